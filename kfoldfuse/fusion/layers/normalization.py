@@ -1,0 +1,61 @@
+"""Normalisation layers: statistics per member, over the rows that count."""
+
+import keras
+from keras import ops
+
+from kfoldfuse.fusion import rows
+from kfoldfuse.fusion.registry import register_layer_rule
+
+
+@register_layer_rule(
+    keras.layers.BatchNormalization,
+    variables=("gamma", "beta", "moving_mean", "moving_variance"),
+    applies=lambda layer: not layer.synchronized,
+)
+def fused_batch_normalization(layer, weights, inputs, *, training):
+    """Normalise (M, B, ..., C) by each member's batch statistics of its valid rows, or by its moving ones."""
+    dtype = keras.backend.result_type(inputs.dtype, "float32")
+    inputs = ops.cast(inputs, dtype)
+    axis = layer.axis + 1 if layer.axis >= 0 else layer.axis + len(inputs.shape)
+    broadcast = [1] * len(inputs.shape)
+    broadcast[0], broadcast[axis] = inputs.shape[0], inputs.shape[axis]
+
+    moving_mean = ops.cast(weights(layer.moving_mean), dtype)
+    moving_variance = ops.cast(weights(layer.moving_variance), dtype)
+    if training and layer.trainable:
+        axes = [i for i in range(1, len(inputs.shape)) if i != axis]
+        mean, variance = _valid_moments(inputs, axes)
+        decay = layer.momentum
+        weights.assign(layer.moving_mean, moving_mean * decay + mean * (1.0 - decay))
+        weights.assign(layer.moving_variance, moving_variance * decay + variance * (1.0 - decay))
+    else:
+        mean, variance = moving_mean, moving_variance
+
+    scale = ops.rsqrt(variance + layer.epsilon)
+    if layer.scale:
+        scale = scale * ops.cast(weights(layer.gamma), dtype)
+    shift = -mean * scale
+    if layer.center:
+        shift = shift + ops.cast(weights(layer.beta), dtype)
+    outputs = inputs * ops.reshape(scale, broadcast) + ops.reshape(shift, broadcast)
+    return ops.cast(outputs, layer.compute_dtype)
+
+
+def _valid_moments(inputs, axes):
+    """Mean and variance (both (M, C)) over `axes` of (M, B, ..., C), rows that do not count left out."""
+    n_rows = ops.shape(inputs)[1]
+    counts = rows.row_mask(n_rows)
+    if counts is None:
+        return ops.moments(inputs, axes=axes)
+    counts = ops.reshape(counts, (*ops.shape(counts), *[1] * (len(inputs.shape) - 2)))
+    per_row = 1
+    for axis in axes:
+        per_row = per_row * (1 if axis == 1 else ops.shape(inputs)[axis])
+    n_values = ops.cast(ops.maximum(rows.current(), 1) * per_row, inputs.dtype)
+    n_values = ops.expand_dims(n_values, 1)
+    # `where`, not a product: zero times NaN is NaN.
+    mean = ops.sum(ops.where(counts, inputs, 0), axis=axes, keepdims=True)
+    mean = mean / ops.reshape(n_values, (-1,) + (1,) * (len(inputs.shape) - 1))
+    squares = ops.where(counts, ops.square(inputs - ops.stop_gradient(mean)), 0)
+    variance = ops.sum(squares, axis=axes) / n_values
+    return ops.squeeze(mean, axis=axes), variance

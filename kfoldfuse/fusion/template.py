@@ -1,0 +1,222 @@
+"""The network every member copies, as a functional Keras model, and how a member draws its first weights from it."""
+
+import contextlib
+import copy
+import dataclasses
+import json
+import random
+
+import keras
+import numpy as np
+from keras import tree
+
+from kfoldfuse.exceptions import UnfusableModelError
+from kfoldfuse.fusion import _keras_private
+
+# Initialisers without randomness: every member starts from the value that the template drew.
+_DETERMINISTIC = (
+    keras.initializers.Zeros,
+    keras.initializers.Ones,
+    keras.initializers.Constant,
+    keras.initializers.Identity,
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Template:
+    """A built model whose layers are ours to read, and how each of its variables began.
+
+    Attributes
+    ----------
+    model : keras.Model
+        As the user wrote it. Its own values are never trained. A member's values are in the order of its `variables`.
+    graph : keras.Model
+        The same layers as a functional model.
+    initializers : list
+        One per variable of ``model.variables``: the callable that a member draws its value with, `SEED` for the state
+        of a seed generator, or None where every member starts from the template's value.
+    """
+
+    model: keras.Model
+    graph: keras.Model
+    initializers: list
+
+    @property
+    def n_weights(self):
+        """Numbers in one member, trained or not."""
+        return sum(int(np.prod(variable.shape)) for variable in self.model.variables)
+
+
+SEED = "seed"
+
+
+@contextlib.contextmanager
+def isolated_randomness(seed):
+    """Seed what user code may draw from (Python, NumPy, Keras), and leave all of it as found."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - the legacy state is the point
+    with _keras_private.kept_global_seed():
+        try:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            _keras_private.use_global_seed(seed % 2**31)
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def make_template(build, *, seed, input_specs=None):
+    """Build the network that members copy.
+
+    Parameters
+    ----------
+    build : callable
+        Returns a new Keras model; called once, with global random state seeded and restored.
+    seed : int
+        For what `build` itself draws. The members' weights do not depend on it.
+    input_specs : structure of keras.KerasTensor, optional
+        Shapes of one batch, batch axis None; needed where the model does not know its input yet.
+
+    Returns
+    -------
+    Template
+    """
+    with isolated_randomness(seed), _keras_private.recorded_initializers() as records:
+        model = build()
+        if not isinstance(model, keras.Model):
+            raise UnfusableModelError(
+                f"`model` must be a Keras model or a function that returns one. Got {type(model).__name__} from the "
+                "function. Return the model."
+            )
+        graph = functional_graph(model, input_specs)
+    return Template(model, graph, [_initializer_of(variable, records) for variable in model.variables])
+
+
+def copy_model(model):
+    """A copy of `model` with the same architecture and weights of its own.
+
+    Raises
+    ------
+    UnfusableModelError
+        Where Keras cannot rebuild the model from its config.
+    """
+    try:
+        return keras.models.clone_model(model)
+    except Exception as error:
+        raise UnfusableModelError(
+            f"`model` must be a Keras model that `keras.models.clone_model` can copy. Got {type(model).__name__} "
+            f"{model.name!r}, and the copy failed with: {error} Pass a function that builds the model, or give its "
+            "class `get_config` and `from_config`."
+        ) from error
+
+
+def functional_graph(model, input_specs=None):
+    """The call of `model` as a functional model that shares its layers; a subclassed one is a graph of one layer."""
+    if type(model) is keras.Sequential and not model.built and input_specs is not None:
+        model.build(tree.flatten(input_specs)[0].shape)
+    if type(model) is keras.Sequential and model.built:
+        graph = keras.Model(model.inputs[0], model.outputs[0], name=model.name)
+    elif _keras_private.is_functional(model):
+        graph = model
+    else:
+        specs = specs_of_built(model) if input_specs is None else input_specs
+        inputs = tree.map_structure(lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype), specs)
+        graph = keras.Model(inputs, model(inputs), name=model.name)
+    for tensor in graph.inputs:
+        if tensor.shape[0] is not None:
+            raise UnfusableModelError(
+                f"`model` must leave the batch size open. Got an input of shape {tuple(tensor.shape)}. Use "
+                "keras.Input(shape) without `batch_size`."
+            )
+    return graph
+
+
+def draw_initial_weights(template, seed):
+    """First values of one member's variables, drawn with the layers' own initialisers from the member's seed.
+
+    Parameters
+    ----------
+    template : Template
+    seed : int
+        The member's.
+
+    Returns
+    -------
+    list of ndarray
+        In the order of ``template.model.variables``. A variable the model's function set itself keeps that value.
+    """
+    return [
+        _draw(variable, initializer, np.random.SeedSequence(seed, spawn_key=(position,)))
+        for position, (variable, initializer) in enumerate(
+            zip(template.model.variables, template.initializers, strict=True)
+        )
+    ]
+
+
+def _draw(variable, initializer, sequence):
+    if initializer is None:
+        return keras.ops.convert_to_numpy(variable.value)
+    seed = int(sequence.generate_state(1)[0]) % (2**31 - 1)
+    if initializer is SEED:
+        return np.array([seed, 0], dtype=keras.backend.standardize_dtype(variable.dtype))
+    if hasattr(initializer, "seed"):
+        initializer = copy.copy(initializer)
+        initializer.seed = seed
+        value = initializer(tuple(variable.shape), dtype=variable.dtype)
+    else:
+        with isolated_randomness(seed):
+            value = initializer(tuple(variable.shape), dtype=variable.dtype)
+    return keras.ops.convert_to_numpy(value)
+
+
+def _initializer_of(variable, records):
+    if variable.name == "seed_generator_state":
+        return SEED
+    if id(variable) not in records:
+        return None
+    _, initializer, drawn = records[id(variable)]
+    if type(initializer) in _DETERMINISTIC:
+        return None
+    unchanged = np.array_equal(keras.ops.convert_to_numpy(drawn), keras.ops.convert_to_numpy(variable.value))
+    return initializer if unchanged else None
+
+
+def describe(model):
+    """The architecture of `model` as text to compare: its config, without the names that Keras counts up."""
+    try:
+        config = keras.saving.serialize_keras_object(model)
+    except Exception:
+        return type(model).__name__
+    names = {}
+    return json.dumps(_renamed(config, names), sort_keys=True, default=repr)
+
+
+def _renamed(value, names):
+    """Replace names in a config by the order in which they appear, so that dense_1 of two models compare equal."""
+    if isinstance(value, dict):
+        return {
+            key: _renamed(names.setdefault(item, len(names)) if _is_name(key, item) else item, names)
+            for key, item in value.items()
+            if key not in ("compile_config", "build_config")
+        }
+    if isinstance(value, (list, tuple)):
+        return [_renamed(item, names) for item in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _is_name(key, item):
+    return key == "name" and isinstance(item, str)
+
+
+def specs_of_built(model):
+    """Input spec of a built model that has no graph."""
+    config = model.get_build_config() if model.built else None
+    shapes = (config or {}).get("input_shape") or (config or {}).get("shapes_dict")
+    if not shapes:
+        raise UnfusableModelError(
+            f"`model` must know its input shape. Got {type(model).__name__} {model.name!r}, which was never built. "
+            "Call it once on data, or begin it with keras.Input."
+        )
+    if isinstance(shapes, dict):
+        shapes = next(iter(shapes.values()))
+    return keras.KerasTensor((None, *shapes[1:]), dtype=model.input_dtype)
