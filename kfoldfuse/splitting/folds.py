@@ -80,7 +80,8 @@ def resolve_splits(cv, x_rows, y=None, groups=None, *, classifier, n_repeats=1, 
     if groups is not None:
         split_params["groups"] = groups
 
-    pairs = list(splitter.split(x, y, **split_params))
+    # A list is taken as it is: scikit-learn's wrapper would unpack its pairs, and fail there without naming `cv`.
+    pairs = list(cv if splitter is None else splitter.split(x, y, **split_params))
     if len(pairs) < 2:
         raise ValueError(_too_few_splits(len(pairs), classifier))
 
@@ -105,6 +106,7 @@ def resolve_splits(cv, x_rows, y=None, groups=None, *, classifier, n_repeats=1, 
 
 
 def _make_splitter(cv, y, classifier, n_repeats, random_state):
+    """Return what has a `split` method; None if `cv` is the list of pairs itself."""
     if not isinstance(n_repeats, Integral) or isinstance(n_repeats, bool) or n_repeats < 1:
         raise ValueError(
             f"`n_repeats` must be an int of at least 1. Got {n_repeats!r}. Use n_repeats=1 for one pass over the folds."
@@ -123,7 +125,7 @@ def _make_splitter(cv, y, classifier, n_repeats, random_state):
                 f"`n_repeats` must be 1 unless `cv` is an int. Got n_repeats={n_repeats} with cv={cv!r}. "
                 "Use a splitter that repeats, such as RepeatedKFold or RepeatedStratifiedKFold, and n_repeats=1."
             )
-        return check_cv(cv, y, classifier=classifier)
+        return cv if is_splitter else None
 
     n_splits = 5 if cv is None else int(cv)
     if n_splits < 2:
@@ -172,7 +174,7 @@ def _as_rows(rows, n_rows):
 def _find_problems(split, n_rows):
     problems = []
     for name, rows in (("train", split.train), ("test", split.test)):
-        if rows.dtype != np.int64:
+        if rows.dtype != np.int64 or rows.ndim != 1:
             problems.append(f"{name} of shape {rows.shape} and dtype {rows.dtype}")
         elif rows.size == 0:
             problems.append(f"{name} is empty")
@@ -186,7 +188,6 @@ def _find_problems(split, n_rows):
         problems.append(f"test has row {tested.argmax()} {tested.max()} times")
     shared = np.flatnonzero((tested > 0) & (np.bincount(split.train, minlength=n_rows) > 0))
     if shared.size:
-        problems.append(
-            f"row {shared[0]} is in train and in test" + (f", as {shared.size - 1} more" * (shared.size > 1))
-        )
+        more = f" (and {shared.size - 1} more)" if shared.size > 1 else ""
+        problems.append(f"row {shared[0]}{more} is in train and in test")
     return problems

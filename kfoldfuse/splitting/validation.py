@@ -66,14 +66,13 @@ def split_validation(rows, fraction, seed, *, strata=None, groups=None):
 
     generator = member_generator(seed, "validation")
     n_validation = min(max(round(fraction * len(distinct)), 1), len(distinct) - 1)
+    chosen = None
     if groups is not None:
         chosen = _choose_groups(distinct, np.asarray(groups)[distinct], n_validation, generator)
-    else:
-        chosen = (
-            None if strata is None else _choose_strata(distinct, np.asarray(strata)[distinct], n_validation, generator)
-        )
-        if chosen is None:
-            chosen = generator.permutation(distinct)[:n_validation]
+    elif strata is not None:
+        chosen = _choose_strata(distinct, np.asarray(strata)[distinct], n_validation, generator)
+    if chosen is None:
+        chosen = generator.permutation(distinct)[:n_validation]
     held = np.isin(rows, chosen)
     return rows[~held], rows[held]
 
