@@ -41,7 +41,5 @@ def combine_geometric(predictions, is_probability):
     probabilities = predictions.astype(np.float64, copy=False)
     # np.log(0) warns; `where` leaves those at -inf in silence, and the mean of logs is -inf then, as it should be.
     logs = np.log(probabilities, out=np.full_like(probabilities, -np.inf), where=probabilities != 0)
-    mean_log = logs.mean(axis=0)
-    largest = mean_log.max(axis=-1, keepdims=True)  # taken out: with many members or classes exp would become 0
-    scaled = np.exp(mean_log - np.where(np.isneginf(largest), 0.0, largest))
-    return normalise_or_mean(scaled, predictions).astype(predictions.dtype, copy=False)
+    geometric = np.exp(logs.mean(axis=0))  # a product would underflow to 0 with many members
+    return normalise_or_mean(geometric, predictions).astype(predictions.dtype, copy=False)
