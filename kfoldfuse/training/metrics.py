@@ -1,0 +1,152 @@
+"""Keras metrics with a state per member, over the rows that count."""
+
+import copy
+
+import keras
+from keras import ops
+
+from kfoldfuse.fusion import rows
+from kfoldfuse.fusion._keras_private import get_logits, set_logits
+from kfoldfuse.training._keras_private import wrapped_function
+from kfoldfuse.training.engine_members import over_members
+from kfoldfuse.training.losses import with_attachments
+
+
+def resolve_metrics(identifiers, y_true_shape, y_pred_shape):
+    """Metric objects from names, functions, configs or objects, as `keras.Model.compile` would make them.
+
+    Parameters
+    ----------
+    identifiers : list
+    y_true_shape, y_pred_shape : tuple
+        Shapes of a batch; "accuracy" means another metric for each kind of target.
+
+    Returns
+    -------
+    tuple of keras.metrics.Metric
+        Copies; the caller's objects are not used.
+    """
+    return tuple(_resolve(identifier, y_true_shape, y_pred_shape) for identifier in identifiers)
+
+
+def _resolve(identifier, y_true_shape, y_pred_shape):
+    if isinstance(identifier, keras.metrics.Metric):
+        return copy_metric(identifier)
+    name = identifier if isinstance(identifier, str) else getattr(identifier, "__name__", None)
+    if isinstance(identifier, str) and identifier.lower() in ("accuracy", "acc"):
+        if y_pred_shape[-1] == 1:
+            return keras.metrics.BinaryAccuracy(name=name)
+        sparse = len(y_true_shape) < len(y_pred_shape) or (y_true_shape[-1] == 1 and y_pred_shape[-1] > 1)
+        kind = keras.metrics.SparseCategoricalAccuracy if sparse else keras.metrics.CategoricalAccuracy
+        return kind(name=name)
+    metric = keras.metrics.get(identifier)
+    if not isinstance(metric, keras.metrics.Metric):
+        metric = keras.metrics.MeanMetricWrapper(metric, name=name or type(metric).__name__)
+    elif isinstance(identifier, str):
+        metric.name = name
+    return metric
+
+
+def copy_metric(metric):
+    """A fresh metric with the same settings and no state."""
+    if type(metric) is keras.metrics.MeanMetricWrapper:  # its config cannot hold a lambda
+        function, arguments = wrapped_function(metric)
+        return keras.metrics.MeanMetricWrapper(function, name=metric.name, dtype=metric.dtype, **arguments)
+    fresh = copy.deepcopy(metric)
+    fresh.reset_state()
+    return fresh
+
+
+class MemberMetrics:
+    """The metrics of all members of a program.
+
+    Parameters
+    ----------
+    metrics, weighted_metrics : sequence of keras.metrics.Metric
+        Copied.
+    y_true, y_pred : ndarray of shape (1, ...)
+        One row to build the metrics' variables with.
+    """
+
+    def __init__(self, metrics, weighted_metrics, y_true, y_pred):
+        self.metrics = [copy_metric(metric) for metric in (*metrics, *weighted_metrics)]
+        self._weighted = [False] * len(metrics) + [True] * len(weighted_metrics)
+        for metric in self.metrics:
+            metric.update_state(y_true, y_pred)
+            metric.reset_state()
+        self.names = _unique_names([metric.name for metric in self.metrics], len(metrics))
+
+    def initial_states(self, n_members):
+        """Stacked variables of all metrics, empty: a list of lists of tensors of shape (n_members, ...)."""
+        return [
+            [ops.repeat(ops.expand_dims(ops.convert_to_tensor(variable.value), 0), n_members, axis=0)
+             for variable in metric.variables]
+            for metric in self.metrics
+        ]
+
+    def update(self, states, y_true, y_pred, sample_weight=None):
+        """States after a batch of shape (n_members, batch, ...); only rows that count are seen."""
+        return [
+            _update(metric, state, y_true, y_pred, sample_weight if weighted else None)
+            for metric, weighted, state in zip(self.metrics, self._weighted, states, strict=True)
+        ]
+
+    def results(self, states, member):
+        """Values of one member: a dict of name to float."""
+        return {
+            name: float(ops.convert_to_numpy(metric.stateless_result([variable[member] for variable in state])).mean())
+            for name, metric, state in zip(self.names, self.metrics, states, strict=True)
+        }
+
+
+def _update(metric, state, y_true, y_pred, sample_weight):
+    exported = getattr(keras.metrics, type(metric).__name__, None) is type(metric)
+    user_function = type(metric) is keras.metrics.MeanMetricWrapper
+    n_valid = rows.current()
+    if exported and not user_function:
+        counts = None if n_valid is None else ops.cast(rows.row_mask(ops.shape(y_pred)[1]), "float32")
+        weight = counts
+        if sample_weight is not None:
+            weight = sample_weight if counts is None else sample_weight * ops.cast(counts, sample_weight.dtype)
+        logits = get_logits(y_pred)
+        optional = {"weight": weight, "logits": logits}
+        given = {name: value for name, value in optional.items() if value is not None}
+
+        def update(elements):
+            member_state, target, prediction, extra = elements
+            set_logits(prediction, extra.get("logits"))
+            return metric.stateless_update_state(member_state, target, prediction, sample_weight=extra.get("weight"))
+
+        new = over_members(update, (state, y_true, y_pred, given), vectorized=True)
+        return _keep(new, state)
+    return _keep(_update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid), state)
+
+
+def _update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid):
+    states = []
+    for member in range(y_pred.shape[0]):
+        prediction = with_attachments(y_pred, lambda value, m=member: rows.take_valid(value, m, n_valid))
+        given = {}
+        if sample_weight is not None:
+            given["sample_weight"] = rows.take_valid(sample_weight, member, n_valid)
+        target = rows.take_valid(y_true, member, n_valid)
+        states.append(metric.stateless_update_state([variable[member] for variable in state], target, prediction, **given))
+    return [ops.stack(variables) for variables in zip(*states, strict=True)]
+
+
+def _keep(new, old):
+    return [rows.keep_active(after, before) for after, before in zip(new, old, strict=True)]
+
+
+def _unique_names(names, n_unweighted):
+    """Keys of the history as Keras makes them: a repeated name gets a number or the prefix "weighted"."""
+    unique = []
+    for position, name in enumerate(names):
+        if name in unique and position >= n_unweighted and f"weighted_{name}" not in unique:
+            name = f"weighted_{name}"
+        base, count = name, 0
+        while name in unique:
+            count += 1
+            name = f"{base}_{count}"
+        unique.append(name)
+    return unique

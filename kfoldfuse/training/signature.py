@@ -1,0 +1,72 @@
+"""When may two jobs share a traced program? When everything the trace bakes in is the same."""
+
+import functools
+import json
+import types
+
+import keras
+
+from kfoldfuse.fusion.template import describe
+from kfoldfuse.training._keras_private import all_layers
+
+_WHERE_EXPORTED = (keras.optimizers, keras.losses, keras.metrics)
+
+
+def template_signature(template):
+    """Hashable identity of a template's architecture.
+
+    Text where Keras' own layers and their configs say everything; the object itself where user code takes part, since
+    two functions of one name may do different things.
+    """
+    if all(_is_plain(layer) for layer in all_layers(template.model)):
+        return (type(template.model).__name__, describe(template.model))
+    return template
+
+
+def _is_plain(layer):
+    """Whether the layer is one of Keras' own, configured by nothing but Keras' own objects and plain values."""
+    kind = type(layer)
+    if not kind.__module__.startswith("keras.") or kind is keras.layers.Lambda or hasattr(layer, "adapt"):
+        return False
+    return all(_is_plain_setting(value) for value in vars(layer).values())
+
+
+def _is_plain_setting(value):
+    if isinstance(value, functools.partial):
+        return False
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return (value.__module__ or "").startswith("keras.")
+    if isinstance(value, (keras.Initializer, keras.Regularizer, keras.constraints.Constraint)):
+        return type(value).__module__.startswith("keras.")
+    return True
+
+
+def object_signature(value, without=()):
+    """Hashable identity of an optimizer, loss or metric; objects of the user's own classes stand for themselves."""
+    kind = type(value)
+    if not any(getattr(module, kind.__name__, None) is kind for module in _WHERE_EXPORTED):
+        return value
+    config = value.get_config()
+    text = json.dumps({key: item for key, item in config.items() if key not in without}, sort_keys=True, default=repr)
+    if "function" in text or "lambda" in text:
+        return value
+    return (kind.__name__, text)
+
+
+def settings_signature(settings):
+    """Hashable identity of what a program bakes in: all settings but epochs, callbacks, order and learning rate."""
+    optimizer = settings.optimizer
+    without = ("name", "learning_rate") if has_learning_rate_variable(optimizer) else ("name",)
+    return (
+        object_signature(optimizer, without),
+        object_signature(settings.loss, ("name",)),
+        tuple(object_signature(metric) for metric in settings.metrics),
+        tuple(object_signature(metric) for metric in settings.weighted_metrics),
+        settings.batch_size,
+        keras.config.floatx(),
+    )
+
+
+def has_learning_rate_variable(optimizer):
+    """Whether the learning rate is a number, kept as a variable, not a schedule."""
+    return any(variable.name == "learning_rate" for variable in optimizer.variables)
