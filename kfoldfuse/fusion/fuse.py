@@ -20,7 +20,7 @@ from kfoldfuse.fusion import template as templates
 from kfoldfuse.fusion._keras_private import is_functional
 from kfoldfuse.fusion.rowwise import is_row_wise
 
-_PROBE_BATCH = 7  # stands for the open batch size when shapes are traced; a prime no reshape hits by chance
+_PROBE_BATCH = 7919  # stands for the open batch size when shapes are traced; a prime that no other axis has by chance
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class _GraphFuser:
         self.stacked = stacked
         self.n_members = stacked.n_members
         self.lowerings = lowerings
-        self._fused = {}  # id of an operation -> what stands for it, so that shared layers stay shared
+        self._fused = {}  # id of an operation, lowering -> what stands for it: shared layers stay shared
         self._specs = {}  # id of a fused tensor -> (that tensor, one member's spec with _PROBE_BATCH rows)
 
     def fuse(self, graph):
@@ -133,11 +133,14 @@ class _GraphFuser:
         return self._fused[id(model)]
 
     def _fused_layer(self, operation, specs):
-        if id(operation) not in self._fused:
-            lowering, rule = choose_lowering(operation, *specs)
+        # Per call, not per layer: the same layer may get a mask, or mix rows, at one of its calls only.
+        lowering, rule = choose_lowering(operation, *specs)
+        key = (id(operation), lowering)
+        if key not in self._fused:
+            self._fused[key] = fused_layer.FusedLayer(operation, self.stacked, lowering, rule)
+        if self.lowerings.get(operation.name) != fused_layer.COPIED:
             self.lowerings[operation.name] = lowering
-            self._fused[id(operation)] = fused_layer.FusedLayer(operation, self.stacked, lowering, rule)
-        return self._fused[id(operation)]
+        return self._fused[key]
 
 
 def choose_lowering(operation, args, kwargs):
@@ -150,7 +153,7 @@ def choose_lowering(operation, args, kwargs):
         folds = is_row_wise(operation, args, kwargs)
         return (fused_layer.FOLDED if folds else fused_layer.COPIED), None
     rule = registry.find_rule(operation)
-    if rule is not None:
+    if rule is not None and rule.accepts(operation, args, kwargs):
         return fused_layer.RULE, rule
     kind = type(operation)
     ships_with_keras = getattr(keras.layers, kind.__name__, None) is kind and kind is not keras.layers.Lambda

@@ -25,7 +25,7 @@ class PerMember:
         norms = _regularizer_terms(self.function, stacked)
         if norms is not None:
             return norms
-        return ops.stack([self.function(stacked[member]) for member in range(self.n_members)])
+        return ops.stack([self.function(value) for value in ops.unstack(stacked)])
 
 
 def _regularizer_terms(function, stacked):
@@ -35,10 +35,11 @@ def _regularizer_terms(function, stacked):
         return None
     axes = tuple(range(1, len(stacked.shape)))
     penalty = ops.zeros(stacked.shape[:1], dtype=stacked.dtype)
+    # The strength goes through `ops.cast` as in Keras, which rounds it to float32 on the way: 0.01 * x differs by 2e-8.
     if kind is not keras.regularizers.L2:
-        penalty = penalty + function.l1 * ops.sum(ops.abs(stacked), axis=axes)
+        penalty = penalty + ops.cast(function.l1, stacked.dtype) * ops.sum(ops.abs(stacked), axis=axes)
     if kind is not keras.regularizers.L1:
-        penalty = penalty + function.l2 * ops.sum(ops.square(stacked), axis=axes)
+        penalty = penalty + ops.cast(function.l2, stacked.dtype) * ops.sum(ops.square(stacked), axis=axes)
     return penalty
 
 
@@ -70,7 +71,7 @@ class StackedVariables:
 
 
 class Weights:
-    """What a rule reads and writes: ``weights(layer.kernel)`` is stacked, in the layer's compute dtype."""
+    """What a rule reads and writes: ``weights(layer.kernel)`` is stacked, in the dtype the layer would read it in."""
 
     def __init__(self, layer, stacked):
         self._layer = layer
@@ -80,7 +81,7 @@ class Weights:
         """Stacked value of a template's variable."""
         value = ops.convert_to_tensor(self._stacked.get(variable).value)
         dtype = self._layer.compute_dtype
-        castable = _keras_private.is_autocast(variable) and keras.backend.is_float_dtype(dtype)
+        castable = self._layer.autocast and _keras_private.is_autocast(variable) and keras.backend.is_float_dtype(dtype)
         if castable and keras.backend.is_float_dtype(variable.dtype):
             return ops.cast(value, dtype)
         return value
@@ -97,7 +98,7 @@ class Weights:
         For layers that treat rows one by one but draw random numbers: a counter-based draw for the padded batch
         starts with the draw for the rows that count, so the padding changes nothing.
         """
-        calls = [([tensor[member] for tensor in tensors], kwargs) for member in range(self._stacked.n_members)]
+        calls = [(args, kwargs) for args in zip(*[ops.unstack(tensor) for tensor in tensors], strict=True)]
         return call_each_member(self._layer, self._stacked, calls)[0]
 
 
@@ -146,7 +147,7 @@ class FusedLayer(keras.layers.Layer):
     """
 
     def __init__(self, operation, stacked, lowering, rule=None):
-        super().__init__(name=f"fused_{operation.name}", autocast=False)
+        super().__init__(name=f"{lowering}_{operation.name}", autocast=False)
         self._hidden = Hidden((operation, stacked))
         self._call_sites = Hidden([])
         self.n_members = stacked.n_members
@@ -205,8 +206,8 @@ def _activity_penalty(regularizer, output, n_members):
     """Penalty per member over the rows that count, divided by their number as Keras does."""
     n_valid = rows.current()
     penalties = []
-    for member in range(n_members):
-        activity = rows.take_valid(output, member, n_valid)
+    for member, activity in enumerate(ops.unstack(output)):
+        activity = rows.leading(activity, member, n_valid)
         penalty = regularizer(activity)
         penalties.append(penalty / ops.cast(ops.shape(activity)[0], penalty.dtype))
     return ops.stack(penalties)
@@ -225,8 +226,8 @@ def _call_copied(operation, stacked, site, tensors, training):
     """Call an operation once per member on its valid rows: right for anything Keras can call."""
     n_valid = rows.current()
     calls = [
-        site.fill_in([rows.take_valid(tensor, member, n_valid) for tensor in tensors], training)
-        for member in range(stacked.n_members)
+        site.fill_in([rows.leading(tensor, member, n_valid) for tensor in of_member], training)
+        for member, of_member in enumerate(zip(*[ops.unstack(tensor) for tensor in tensors], strict=True))
     ]
     n_rows = None if n_valid is None else ops.shape(tensors[0])[1]
     return call_each_member(operation, stacked, calls, n_rows)

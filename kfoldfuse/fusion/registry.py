@@ -1,6 +1,7 @@
 """Which rule runs a layer type fused. Looked up by exact type: a subclass may call anything it likes."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 import keras
@@ -25,6 +26,14 @@ class LayerRule:
         if activation is not None and activation not in _ELEMENTWISE_ACTIVATIONS:
             return False  # a user's function may look across rows
         return self.applies is None or self.applies(layer)
+
+    def accepts(self, layer, args, kwargs):
+        """Whether the rule takes these arguments of the layer's call; one it does not know (a mask) is for copying."""
+        try:
+            inspect.signature(self.function).bind(layer, None, *args, **{"training": None, **kwargs})
+        except TypeError:
+            return False
+        return True
 
 
 def _attribute(layer, path):
@@ -54,9 +63,10 @@ def register_layer_rule(layer_type, rule=None, *, variables=(), applies=None):
         ``rule(layer, weights, *args, training, **kwargs) -> output``. ``args`` are what the layer's ``call`` gets, each
         tensor with the member axis in front: (n_members, batch, ...). ``layer`` is the template's layer, for its
         settings. ``weights(layer.kernel)`` is the stacked value of that variable, of shape (n_members, ...), in the
-        layer's compute dtype; ``weights.assign(layer.variable, value)`` updates one that is not trained (members
-        without rows in this step keep theirs). What looks across rows must use
-        ``kfoldfuse.fusion.rows.row_mask(batch)``. Without `rule`, a decorator is returned.
+        dtype that the layer would read it in; ``weights.assign(layer.variable, value)`` updates one that is not trained
+        (members without rows in this step keep theirs). What looks across rows must use
+        ``kfoldfuse.fusion.rows.row_mask(batch)``. A call with arguments that the rule does not take (a mask, say) is
+        copied. Without `rule`, a decorator is returned.
     variables : tuple of str
         Attributes of the layer that hold its variables (``"kernel"``, ``"seed_generator.state"``). A layer with any
         other variable (LoRA, quantised) is copied.

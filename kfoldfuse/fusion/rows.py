@@ -8,7 +8,7 @@ activity regularisers) asks `current()`. None means: every row counts.
 import contextlib
 import threading
 
-from keras import ops, tree
+from keras import ops
 
 _local = threading.local()
 
@@ -64,7 +64,11 @@ def split_members(tensor, n_members):
 
 def take_valid(tensor, member, n_valid):
     """Rows of one member that count: (members, batch, ...) -> (valid, ...)."""
-    rows = tensor[member]
+    return leading(tensor[member], member, n_valid)
+
+
+def leading(rows, member, n_valid):
+    """Rows that count of one member's own tensor: (batch, ...) -> (valid, ...)."""
     if n_valid is None:
         return rows
     # A member without rows still gets one (its own, already padded): an empty batch has no mean, and what comes of
@@ -76,12 +80,6 @@ def pad_rows(tensor, n_rows):
     """(valid, ...) -> (n_rows, ...), repeating the last row: padding made of zeros can turn into NaN further on."""
     last = ops.shape(tensor)[0] - 1
     return ops.take(tensor, ops.minimum(ops.arange(n_rows, dtype="int32"), last), axis=0)
-
-
-def over_folded_rows(function, n_members, *tensors):
-    """Apply a function of (batch, ...) tensors that treats rows one by one to (members, batch, ...) tensors."""
-    outputs = function(*[merge_members(tensor) for tensor in tensors])
-    return tree.map_structure(lambda output: split_members(output, n_members), outputs)
 
 
 def _sizes(tensor, start):
