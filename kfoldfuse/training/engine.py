@@ -8,6 +8,7 @@ number that is not finite, keeps everything it had.
 """
 
 import dataclasses
+import threading
 
 import keras
 import numpy as np
@@ -54,6 +55,26 @@ class State:
     alive: tf.Tensor
 
 
+class _Traced:
+    """A function traced once, on first use. A `tf.function` of each program would warn that it is traced often."""
+
+    def __init__(self, function, *signature):
+        self._function = tf.function(function, input_signature=signature, autograph=False)
+        self._concrete = None
+        self._lock = threading.Lock()
+
+    def __call__(self, *arguments):
+        with self._lock:
+            if self._concrete is None:
+                self._concrete = self._function.get_concrete_function()
+        return self._concrete(*arguments)
+
+    @property
+    def is_traced(self):
+        """Whether the next call only runs."""
+        return self._concrete is not None
+
+
 class Program:
     """A fused network with optimizer, loss and metrics, traced once for a number of members and a batch size.
 
@@ -83,7 +104,6 @@ class Program:
         self.metrics = MemberMetrics(
             settings.metrics, settings.weighted_metrics, *_one_row(target_spec, graph.output)
         )
-        self.n_traces = 0
 
         values = [tf.TensorSpec(v.shape, v.dtype) for v in self.network.stacked]
         slots = [tf.TensorSpec((n_members, *shape), dtype) for shape, dtype in self.optimizer.specs]
@@ -93,14 +113,15 @@ class Program:
         n_valid = tf.TensorSpec((None, n_members), "int32")
         flags = tf.TensorSpec((n_members,), "bool")
         data = (inputs, target_spec, weight)
-        self._train = tf.function(
-            self._train_epoch, input_signature=[values, slots, flags, data, indices, n_valid], autograph=False
-        )
-        self._evaluate = tf.function(
-            self._evaluate_rows, input_signature=[values, data, indices, n_valid], autograph=False
-        )
+        self._train = _Traced(self._train_epoch, values, slots, flags, data, indices, n_valid)
+        self._evaluate = _Traced(self._evaluate_rows, values, data, indices, n_valid)
 
     # What the loop calls
+
+    @property
+    def is_traced(self):
+        """Whether an epoch costs no tracing."""
+        return self._train.is_traced
 
     def initial_state(self, members):
         """Stack states of single members.
@@ -175,7 +196,6 @@ class Program:
     # What is traced
 
     def _train_epoch(self, values, slots, alive, data, indices, n_valid):
-        self.n_traces += 1
         n_steps = tf.shape(indices)[0]
         loss_sum = tf.zeros((self.n_members,), self._loss.dtype)
         metrics = self.metrics.initial_states(self.n_members)
@@ -306,8 +326,8 @@ class Predictor:
         values = [tf.TensorSpec(v.shape, v.dtype) for v in network.stacked]
         shared = [tf.TensorSpec(t.shape, t.dtype) for t in inputs]
         own = [tf.TensorSpec((self.n_members, *t.shape), t.dtype) for t in inputs]
-        self._shared = tf.function(self._predict_shared, input_signature=[values, shared], autograph=False)
-        self._own = tf.function(self._predict_own, input_signature=[values, own], autograph=False)
+        self._shared = _Traced(self._predict_shared, values, shared)
+        self._own = _Traced(self._predict_own, values, own)
 
     def predict_shared(self, values, inputs):
         """Outputs of shape (n_members, batch, ...) for one batch that all members see."""

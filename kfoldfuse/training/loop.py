@@ -77,7 +77,7 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
 def _train_chunk(jobs, group, verbose):
     started = time.perf_counter()
     run = _Run(jobs)
-    n_traces = run.program.n_traces
+    to_be_traced = not run.program.is_traced
     epochs = max(job.settings.epochs for job in jobs)
     first_epoch_done = None
     interrupted = False
@@ -92,8 +92,7 @@ def _train_chunk(jobs, group, verbose):
         interrupted = True
     results = run.finish(interrupted)
     ended = time.perf_counter()
-    traced = run.program.n_traces > n_traces
-    border = (first_epoch_done or ended) if traced else started
+    border = (first_epoch_done or ended) if to_be_traced else started
     return results, ChunkReport(group, len(jobs), dict(run.program.network.lowerings), border - started, ended - border)
 
 

@@ -20,7 +20,8 @@ class FunctionLoss(keras.losses.Loss):
     """A loss function as a `keras.losses.Loss`, with the ranks of targets and predictions matched as Keras does."""
 
     def __init__(self, function):
-        super().__init__(name=getattr(function, "__name__", type(function).__name__))
+        # The name becomes a TensorFlow scope, which "<lambda>" cannot be.
+        super().__init__(name=getattr(function, "__name__", type(function).__name__).strip("<>"))
         self.function = function
 
     def call(self, y_true, y_pred):
