@@ -75,6 +75,23 @@ def use_global_seed(seed):
 
 
 @contextlib.contextmanager
+def default_dtype(dtype):
+    """Make layers in `dtype` meanwhile, and leave the defaults as found.
+
+    `keras.config.set_floatx` alone changes nothing once a layer was made: the default policy was noted by then, and no
+    public way takes that note back.
+    """
+    floatx, policy = keras.config.floatx(), global_state.get_global_attribute("dtype_policy")
+    try:
+        keras.config.set_floatx(dtype)
+        global_state.set_global_attribute("dtype_policy", None)
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        global_state.set_global_attribute("dtype_policy", policy)
+
+
+@contextlib.contextmanager
 def recorded_initializers():
     """Note, for each variable created meanwhile in this thread, its initializer and the value that it drew.
 

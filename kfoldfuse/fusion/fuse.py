@@ -278,8 +278,7 @@ def member_model(template, values):
         model = templates.copy_model(template.model)
         if not model.built:
             model(tree.map_structure(lambda t: keras.KerasTensor(t.shape, dtype=t.dtype), template.graph.input))
-    for variable, value in zip(model.variables, values, strict=True):
-        variable.assign(value)
+    templates.assign_values(model, values)
     return model
 
 

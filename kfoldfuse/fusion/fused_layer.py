@@ -79,7 +79,8 @@ class Weights:
 
     def __call__(self, variable):
         """Stacked value of a template's variable."""
-        value = ops.convert_to_tensor(self._stacked.get(variable).value)
+        # A copy (of nothing, in a graph): TensorFlow would read the variable itself anew, after `assign` too.
+        value = ops.copy(self._stacked.get(variable).value)
         dtype = self._layer.compute_dtype
         castable = self._layer.autocast and _keras_private.is_autocast(variable) and keras.backend.is_float_dtype(dtype)
         if castable and keras.backend.is_float_dtype(variable.dtype):

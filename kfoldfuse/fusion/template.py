@@ -110,6 +110,15 @@ def copy_model(model):
         ) from error
 
 
+def assign_values(model, values):
+    """Give a model's variables new values, in the order of ``model.variables``."""
+    for variable, value in zip(model.variables, values, strict=True):
+        variable.assign(value)
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization) and layer.built and layer.input_mean is None:
+            layer.finalize_state()  # it computes with copies of its variables
+
+
 def functional_graph(model, input_specs=None):
     """The call of `model` as a functional model that shares its layers; a subclassed one is a graph of one layer."""
     if type(model) is keras.Sequential and not model.built and input_specs is not None:

@@ -41,7 +41,7 @@ def fused_depthwise_convolution(layer, weights, inputs, *, training):
 
 def _options(layer, padding):
     return {
-        "strides": list(layer.strides),
+        "strides": layer.strides,
         "padding": padding,
         "dilation_rate": layer.dilation_rate,
         "data_format": layer.data_format,
