@@ -3,50 +3,76 @@
 `tests/training/test_keras_private.py` fails when Keras changes one of these.
 """
 
+from keras import ops
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-# The TensorFlow optimizer class replaces these by versions for tf.distribute that need real variables, and refuses
-# `stateless_apply`. The base class' own work on plain tensors.
-_STATELESS_METHODS = (
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "_var_key",
-    "_apply_weight_decay",
-    "_backend_update_step",
-    "_backend_increment_gradient_accumulators",
-    "_clip_by_norm",
-    "_overwrite_model_variables_with_average_value",
-    "stateless_apply",
-)
+
+class _StatelessOptimizer(TFOptimizer):
+    """Keras' backend-neutral optimizer methods, put before those of its TensorFlow class.
+
+    The TensorFlow class refuses `stateless_apply` and replaces the rest by versions for `tf.distribute`, which need
+    real variables. Standing between the user's optimizer class and the TensorFlow class in the method order, this one
+    leaves all that the optimizer or the user wrote in charge.
+    """
+
+    assign = BaseOptimizer.assign
+    assign_add = BaseOptimizer.assign_add
+    assign_sub = BaseOptimizer.assign_sub
+    _var_key = BaseOptimizer._var_key
+    _apply_weight_decay = BaseOptimizer._apply_weight_decay
+    _backend_update_step = BaseOptimizer._backend_update_step
+    _clip_by_norm = BaseOptimizer._clip_by_norm
+    stateless_apply = BaseOptimizer.stateless_apply
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        """As in the base class, with its two branches chosen by `where`.
+
+        `ops.cond` traces each branch into a graph of its own, and what a branch assigns in a stateless scope cannot
+        leave that graph.
+        """
+        accumulate = self.gradient_accumulation_steps
+        if accumulate:
+            collected = [self._accumulated_gradients[self._get_variable_index(v)] for v in trainable_variables]
+            is_update = (self._iterations + 1) % accumulate == 0
+            before = self._current_values()
+            sums = [ops.add(grad, total) for grad, total in zip(grads, collected, strict=True)]
+            grads = [total / accumulate for total in sums]
+        grads = self._clip_gradients(grads)
+        self._apply_weight_decay(trainable_variables)
+        self._backend_update_step(grads, trainable_variables, self.learning_rate)
+        if accumulate:
+            for variable, value in before:
+                variable.assign(ops.where(is_update, ops.convert_to_tensor(variable.value), value))
+            for total, value in zip(collected, sums, strict=True):
+                total.assign(ops.where(is_update, ops.zeros_like(value), value))
+        if self.use_ema:
+            self._update_model_variables_moving_average(self._trainable_variables)
+            if self.ema_overwrite_frequency:
+                overwrites = (self.iterations + 1) % self.ema_overwrite_frequency == 0
+                for variable, average in zip(self._trainable_variables, moving_averages(self), strict=True):
+                    variable.assign(ops.where(overwrites, average.value, variable.value))
+
+    def _current_values(self):
+        variables = [*self._trainable_variables, *self.variables]
+        return [(variable, ops.convert_to_tensor(variable.value)) for variable in variables]
+
 
 _stateless_types = {}
 
 
 def make_stateless(optimizer):
-    """Give a Keras optimizer a working `stateless_apply`; returns the same object.
-
-    The class is swapped for a subclass with the methods of Keras' backend-neutral base class, so that the user's own
-    `update_step` runs unchanged.
-    """
+    """Give an unbuilt Keras optimizer a working `stateless_apply`; returns the same object, of a derived class."""
     kind = type(optimizer)
     if kind not in _stateless_types:
-        overridden = {
-            name: getattr(BaseOptimizer, name)
-            for name in _STATELESS_METHODS
-            if _defined_by_backend(kind, name)
-        }
-        _stateless_types[kind] = type(kind.__name__, (kind,), {**overridden, "__module__": kind.__module__})
+        _stateless_types[kind] = type(kind.__name__, (kind, _StatelessOptimizer), {"__module__": kind.__module__})
     optimizer.__class__ = _stateless_types[kind]
     return optimizer
 
 
-def _defined_by_backend(kind, name):
-    """Whether the method in use is the TensorFlow class' one, not one that the optimizer or the user wrote."""
-    for parent in kind.__mro__:
-        if name in vars(parent):
-            return parent.__module__.startswith("keras.src.backend.tensorflow")
-    return False
+def moving_averages(optimizer):
+    """The variables of an optimizer with `use_ema` that hold the averages, one per trainable variable."""
+    return optimizer._model_variables_moving_average
 
 
 def wrapped_function(metric):

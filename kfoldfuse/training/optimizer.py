@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kfoldfuse.training._keras_private import make_stateless
+from kfoldfuse.training._keras_private import make_stateless, moving_averages
 from kfoldfuse.training.engine_members import over_members
 from kfoldfuse.training.signature import has_learning_rate_variable
 
@@ -63,7 +63,8 @@ class MemberOptimizer:
         if any(slot.size > 1 and slot.min() != slot.max() for slot in slots):
             slots = self._slots_built_on(values)
         if has_learning_rate_variable(optimizer):
-            position = self.names.index("learning_rate")
+            # A loss-scaling optimizer has an unused one of its own before that of the optimizer inside.
+            position = max(i for i, name in enumerate(self.names) if name == "learning_rate")
             slots[position] = np.asarray(ops.convert_to_numpy(optimizer.learning_rate), dtype=slots[position].dtype)
         return slots
 
@@ -114,14 +115,8 @@ class MemberOptimizer:
         if not self._optimizer.use_ema:
             return values
 
-        def final(state):
-            member_values, member_slots = state
-            mapping = [*zip(self._variables, member_values), *zip(self._optimizer.variables, member_slots)]
-            with keras.StatelessScope(state_mapping=mapping) as scope:
-                self._optimizer.finalize_variable_values(self._variables)
-            return [scope.get_current_value(variable) for variable in self._variables]
-
-        return over_members(final, (values, slots), vectorized=False)
+        where = {id(variable): position for position, variable in enumerate(self._optimizer.variables)}
+        return [slots[where[id(average)]] for average in moving_averages(self._optimizer)]
 
 
 def copy_optimizer(optimizer):
