@@ -18,7 +18,9 @@ from kfoldfuse.fusion import (
 )
 from kfoldfuse.fusion import template as templates
 from kfoldfuse.fusion._keras_private import is_functional
+from kfoldfuse.fusion.architecture import copy_model, describe, has_graph
 from kfoldfuse.fusion.rowwise import is_row_wise
+from kfoldfuse.fusion.template import member_model
 
 _PROBE_BATCH = 7919  # stands for the open batch size when shapes are traced; a prime that no other axis has by chance
 
@@ -229,23 +231,34 @@ def fuse(models):
     if not models or not all(isinstance(model, keras.Model) for model in models):
         kinds = [type(model).__name__ for model in models]
         raise UnfusableModelError(f"`models` must be one or more Keras models. Got {kinds}. Pass a list of models.")
-    shapes = [[(tuple(v.shape), v.dtype) for v in model.variables] for model in models]
     for position, model in enumerate(models):
         if not model.built:
-            raise UnfusableModelError(
-                f"`models` must be built. Model {position} ({model.name!r}) has no weights yet. Call it once on data."
-            )
-        if shapes[position] != shapes[0] or describe(model) != describe(models[0]):
+            raise _unbuilt(position, model)
+    first, text = models[0], describe(models[0])
+    for position, model in enumerate(models):
+        if describe(model) != text:
             raise UnfusableModelError(
                 f"`models` must share one architecture. Model {position} ({model.name!r}) differs from model 0 "
-                f"({models[0].name!r}). Fuse models with different layers or settings in separate calls."
+                f"({first.name!r}). Fuse models with different layers or settings in separate calls."
             )
-    specs = None if _has_graph(models[0]) else templates.specs_of_built(models[0])
-    template = templates.make_template(lambda: templates.copy_model(models[0]), seed=0, input_specs=specs)
+    specs = None if has_graph(first) else templates.specs_of_built(first)
+    template = templates.make_template(lambda: copy_model(first), seed=0, input_specs=specs)
+    # From here on the template is what gets copied: the user's model may change.
+    template = dataclasses.replace(template, build=lambda: copy_model(template.model))
+    if len(template.model.variables) > len(first.variables):
+        raise _unbuilt(0, first)
     network = build_fused(template, len(models))
     for position, stacked in enumerate(network.stacked):
         stacked.assign(np.stack([_numpy(model.variables[position]) for model in models]))
     return network.model
+
+
+def _unbuilt(position, model):
+    unbuilt = [layer.name for layer in model._flatten_layers() if not layer.built] or [model.name]
+    return UnfusableModelError(
+        f"`models` must be built. Model {position} ({model.name!r}) has no weights yet for {unbuilt}. Call it once on "
+        "data."
+    )
 
 
 def unfuse(fused_model):
@@ -270,25 +283,6 @@ def unfuse(fused_model):
     network = hidden.value
     values = [_numpy(stacked) for stacked in network.stacked]
     return [member_model(network.template, [value[i] for value in values]) for i in range(network.n_members)]
-
-
-def member_model(template, values):
-    """An ordinary Keras model with one member's values, in the order of ``template.model.variables``."""
-    with templates.isolated_randomness(0):
-        model = templates.copy_model(template.model)
-        if not model.built:
-            model(tree.map_structure(lambda t: keras.KerasTensor(t.shape, dtype=t.dtype), template.graph.input))
-    templates.assign_values(model, values)
-    return model
-
-
-def describe(model):
-    """The architecture of `model` as comparable text, free of layer names that Keras counts up."""
-    return templates.describe(model)
-
-
-def _has_graph(model):
-    return is_functional(model) or type(model) is keras.Sequential
 
 
 def _numpy(variable):

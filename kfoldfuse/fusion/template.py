@@ -3,8 +3,8 @@
 import contextlib
 import copy
 import dataclasses
-import json
 import random
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -12,6 +12,19 @@ from keras import tree
 
 from kfoldfuse.exceptions import UnfusableModelError
 from kfoldfuse.fusion import _keras_private
+from kfoldfuse.fusion.architecture import copy_model, describe, refuse_shared_state
+
+__all__ = [
+    "SEED",
+    "Template",
+    "assign_values",
+    "copy_model",
+    "describe",
+    "draw_initial_weights",
+    "isolated_randomness",
+    "make_template",
+    "member_model",
+]
 
 # Initialisers without randomness: every member starts from the value that the template drew.
 _DETERMINISTIC = (
@@ -32,6 +45,8 @@ class Template:
         As the user wrote it. Its own values are never trained. A member's values are in the order of its `variables`.
     graph : keras.Model
         The same layers as a functional model.
+    build : callable
+        Returns another model like `model`, for a member to be handed out as.
     initializers : list
         One per variable of ``model.variables``: the callable that a member draws its value with, `SEED` for the state
         of a seed generator, or None where every member starts from the template's value.
@@ -39,6 +54,7 @@ class Template:
 
     model: keras.Model
     graph: keras.Model
+    build: Callable
     initializers: list
 
     @property
@@ -88,26 +104,41 @@ def make_template(build, *, seed, input_specs=None):
                 f"`model` must be a Keras model or a function that returns one. Got {type(model).__name__} from the "
                 "function. Return the model."
             )
+        refuse_shared_state(model)
         graph = functional_graph(model, input_specs)
-    return Template(model, graph, [_initializer_of(variable, records) for variable in model.variables])
+        _complete(model, graph)
+    return Template(model, graph, build, [_initializer_of(variable, records) for variable in model.variables])
 
 
-def copy_model(model):
-    """A copy of `model` with the same architecture and weights of its own.
-
-    Raises
-    ------
-    UnfusableModelError
-        Where Keras cannot rebuild the model from its config.
-    """
-    try:
-        return keras.models.clone_model(model)
-    except Exception as error:
+def member_model(template, values):
+    """An ordinary Keras model with one member's values, in the order of ``template.model.variables``."""
+    with isolated_randomness(0):
+        model = template.build()
+        if len(model.variables) < len(template.model.variables):
+            # Subclassed, or with layers that are built by their first call only.
+            model(tree.map_structure(_one_row, template.graph.input))
+    if [variable.shape for variable in model.variables] != [variable.shape for variable in template.model.variables]:
         raise UnfusableModelError(
-            f"`model` must be a Keras model that `keras.models.clone_model` can copy. Got {type(model).__name__} "
-            f"{model.name!r}, and the copy failed with: {error} Pass a function that builds the model, or give its "
-            "class `get_config` and `from_config`."
-        ) from error
+            f"`model` must build the same architecture whenever it is called. Got {describe(model)} after "
+            f"{describe(template.model)}. Make the function depend on its arguments only."
+        )
+    assign_values(model, values)
+    return model
+
+
+def _complete(model, graph):
+    """Build what only a call with data builds (an activation that is a layer); the state stays as it was."""
+    if all(layer.built for layer in model._flatten_layers()):
+        return
+    variables = list(model.variables)
+    before = [keras.ops.convert_to_numpy(variable.value) for variable in variables]
+    graph(tree.map_structure(_one_row, graph.input))
+    for variable, value in zip(variables, before, strict=True):
+        variable.assign(value)
+
+
+def _one_row(tensor):
+    return np.ones((1, *(size or 1 for size in tensor.shape[1:])), keras.backend.standardize_dtype(tensor.dtype))
 
 
 def assign_values(model, values):
@@ -188,33 +219,6 @@ def _initializer_of(variable, records):
         return None
     unchanged = np.array_equal(keras.ops.convert_to_numpy(drawn), keras.ops.convert_to_numpy(variable.value))
     return initializer if unchanged else None
-
-
-def describe(model):
-    """The architecture of `model` as text to compare: its config, without the names that Keras counts up."""
-    try:
-        config = keras.saving.serialize_keras_object(model)
-    except Exception:
-        return type(model).__name__
-    names = {}
-    return json.dumps(_renamed(config, names), sort_keys=True, default=repr)
-
-
-def _renamed(value, names):
-    """Replace names in a config by the order in which they appear, so that dense_1 of two models compare equal."""
-    if isinstance(value, dict):
-        return {
-            key: _renamed(names.setdefault(item, len(names)) if _is_name(key, item) else item, names)
-            for key, item in value.items()
-            if key not in ("compile_config", "build_config")
-        }
-    if isinstance(value, (list, tuple)):
-        return [_renamed(item, names) for item in value]
-    return names.get(value, value) if isinstance(value, str) else value
-
-
-def _is_name(key, item):
-    return key == "name" and isinstance(item, str)
 
 
 def specs_of_built(model):

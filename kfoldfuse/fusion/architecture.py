@@ -1,0 +1,211 @@
+"""Reading, comparing and copying architectures: what of a Keras model is not its weights."""
+
+import contextlib
+import functools
+import hashlib
+import json
+import types
+import warnings
+
+import keras
+import numpy as np
+
+from kfoldfuse.exceptions import UnfusableModelError
+from kfoldfuse.fusion import _keras_private
+
+_PLAIN = (bool, int, float, str, type(None))
+_SETTINGS = (keras.initializers.Initializer, keras.regularizers.Regularizer, keras.constraints.Constraint)
+_REFERENCES = ("inbound_nodes", "input_layers", "output_layers")  # where a config names other layers
+
+
+def describe(model):
+    """The architecture of `model` as text to compare, free of the layer names that Keras counts up.
+
+    Functions count by their code, defaults and enclosed values, not by their name. What cannot be compared counts as
+    different: at worst, equal models are not fused.
+    """
+    with _quiet_about_lambdas():
+        parts = [_config(model)]
+        if parts[0] is None or not has_graph(model):
+            # The config of a subclassed model, where it has one, need not tell all of its layers.
+            parts += [_config(layer) or _plain_attributes(layer) for layer in model._flatten_layers(include_self=False)]
+            parts.append(_plain_attributes(model))
+        parts.append([[name, _function_text(function)] for _, name, function in _functions(model)])
+        parts.append([[list(variable.shape), str(variable.dtype), variable.trainable] for variable in model.variables])
+    return json.dumps(_renamed(parts, {}), sort_keys=True, default=_text)
+
+
+def has_graph(model):
+    """Whether Keras knows how data flow through `model`: it is functional or sequential, its `call` not overridden."""
+    return _keras_private.is_functional(model) or type(model) is keras.Sequential
+
+
+def copy_model(model):
+    """A copy of `model` with the same architecture and weights of its own.
+
+    Raises
+    ------
+    UnfusableModelError
+        Where Keras cannot rebuild the model from its config.
+    """
+    classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
+    try:
+        with keras.saving.custom_object_scope(classes), _quiet_about_lambdas():
+            if has_graph(model):
+                clone = keras.models.clone_model(model, clone_function=_copy_layer)
+            else:
+                clone = keras.models.clone_model(model)
+    except Exception as error:
+        raise UnfusableModelError(
+            f"`model` must be a Keras model that can be copied from its config. Got {type(model).__name__} "
+            f"{model.name!r}, and the copy failed with: {str(error).strip()} Pass a function that builds the model, or "
+            "give its class `get_config` and `from_config`."
+        ) from error
+    return clone
+
+
+def _copy_layer(layer):
+    """A new layer of the same settings; functions go over as they are, for Keras finds them by name at best."""
+    if type(layer) is keras.layers.Lambda:
+        copied = keras.layers.Lambda(
+            layer.function, arguments=layer.arguments, mask=layer.mask, name=layer.name, dtype=layer.dtype_policy
+        )
+        copied._output_shape = layer._output_shape
+        return copied
+    config = layer.get_config()
+    live = {name: getattr(layer, name, None) for name in config}
+    live = {name: value for name, value in live.items() if _is_function(value) or _is_own_setting(value)}
+    return type(layer).from_config({**config, **live})
+
+
+def _is_function(value):
+    return isinstance(value, (types.FunctionType, functools.partial)) and not _is_keras(value)
+
+
+def _is_own_setting(value):
+    return isinstance(value, _SETTINGS) and not _is_keras(type(value))
+
+
+def _is_keras(value):
+    return str(getattr(value, "__module__", "")).split(".")[0] == "keras"
+
+
+def refuse_shared_state(model):
+    """Refuse what copies of a layer would silently share or carry from one batch to the next.
+
+    Raises
+    ------
+    UnfusableModelError
+        Names every such layer.
+    """
+    problems = []
+    for layer in model._flatten_layers():
+        problems += [
+            f"layer {layer.name!r} has an attribute {name!r} that is a variable of the backend (use `self.add_weight`)"
+            for name, value in sorted(vars(layer).items())
+            if any(_is_raw_variable(item) for item in _items(value))
+        ]
+        if getattr(layer, "stateful", False) and not isinstance(layer, keras.Model):
+            problems.append(f"layer {layer.name!r} has stateful=True and remembers the batch before (leave it out)")
+    if problems:
+        raise UnfusableModelError(
+            "`model` must keep all its state in Keras variables that belong to one member. Got: "
+            f"{'; '.join(problems)}. Change these layers."
+        )
+
+
+def _items(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _items(item)
+    else:
+        yield value
+
+
+def _is_raw_variable(value):
+    # Told by what it can do: TensorFlow itself must not be needed here.
+    return hasattr(value, "assign") and hasattr(value, "handle") and not isinstance(value, keras.Variable)
+
+
+@contextlib.contextmanager
+def _quiet_about_lambdas():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The object being serialized includes a `lambda`")
+        yield
+
+
+def _config(layer):
+    try:
+        return keras.saving.serialize_keras_object(layer)
+    except Exception:
+        return None
+
+
+def _plain_attributes(layer):
+    plain = {name: value for name, value in vars(layer).items() if isinstance(value, _PLAIN) and name[0] != "_"}
+    return {"class": f"{type(layer).__module__}.{type(layer).__qualname__}", **plain}
+
+
+def _functions(model):
+    """(layer, attribute, function) for every function of the user's among the settings of the model's layers."""
+    for layer in model._flatten_layers():
+        for name, value in sorted(vars(layer).items()):
+            if _is_function(value) and not hasattr(type(layer), name):  # Keras wraps `build` on each instance
+                yield layer, name, value
+
+
+def _function_text(function):
+    if isinstance(function, functools.partial):
+        return [_function_text(function.func), _text(function.args), _text(sorted(function.keywords.items()))]
+    if not isinstance(function, types.FunctionType):
+        return _text(function)
+    try:
+        enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # a cell that is still empty
+        return _text(object())
+    settings = (function.__defaults__, sorted((function.__kwdefaults__ or {}).items()), enclosed)
+    return [function.__module__, function.__qualname__, _code_text(function.__code__), _text(settings)]
+
+
+def _code_text(code):
+    constants = [_code_text(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
+    return [code.co_code.hex(), constants, list(code.co_names), list(code.co_freevars)]
+
+
+def _text(value):
+    """Text that is equal for equal values; for what cannot be compared, text that no other object has."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return [_text(item) for item in value]
+    if isinstance(value, (types.FunctionType, functools.partial)):
+        return _function_text(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return f"{getattr(value, '__module__', '')}.{value.__name__}"
+    if isinstance(value, keras.DTypePolicy):
+        return value.name
+    return f"{type(value).__qualname__} at {id(value)}"
+
+
+def _renamed(value, names, refers=False):
+    """Replace layer names in a config by the order in which they appear: dense_1 of two models compare equal.
+
+    Only where names stand: an activation "relu" stays, even next to a layer that somebody called "relu".
+    """
+    if isinstance(value, dict):
+        renamed = {}
+        for key, item in value.items():
+            if key in ("compile_config", "build_config"):
+                continue
+            is_name = key == "name" and isinstance(item, str)
+            renamed[key] = (
+                names.setdefault(item, len(names)) if is_name else _renamed(item, names, refers or key in _REFERENCES)
+            )
+        return renamed
+    if isinstance(value, (list, tuple)):
+        return [_renamed(item, names, refers) for item in value]
+    return names.get(value, value) if refers and isinstance(value, str) else value
