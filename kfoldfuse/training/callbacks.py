@@ -8,7 +8,7 @@ import copy
 import keras
 import numpy as np
 
-from kfoldfuse.fusion.fuse import member_model
+from kfoldfuse.fusion.template import member_model
 
 _BATCH_HOOKS = (
     "on_batch_begin",

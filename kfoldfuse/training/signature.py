@@ -18,8 +18,10 @@ def template_signature(template):
     Text where Keras' own layers and their configs say everything; the object itself where user code takes part, since
     two functions of one name may do different things.
     """
-    if all(_is_plain(layer) for layer in all_layers(template.model)):
-        return (type(template.model).__name__, describe(template.model))
+    layers = all_layers(template.model)
+    if all(_is_plain(layer) for layer in layers):
+        policies = tuple(layer.dtype_policy.name for layer in layers)
+        return (type(template.model).__name__, policies, describe(template.model))
     return template
 
 
