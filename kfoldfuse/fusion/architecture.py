@@ -32,7 +32,7 @@ def describe(model):
             parts.append(_plain_attributes(model))
         parts.append([[name, _function_text(function)] for _, name, function in _functions(model)])
         parts.append([[list(variable.shape), str(variable.dtype), variable.trainable] for variable in model.variables])
-    return json.dumps(_renamed(parts, {}), sort_keys=True, default=_text)
+    return json.dumps(_renamed(parts, _names(parts, {})), sort_keys=True, default=_text)
 
 
 def has_graph(model):
@@ -51,17 +51,26 @@ def copy_model(model):
     classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
     try:
         with keras.saving.custom_object_scope(classes), _quiet_about_lambdas():
-            if has_graph(model):
-                clone = keras.models.clone_model(model, clone_function=_copy_layer)
-            else:
-                clone = keras.models.clone_model(model)
+            if not has_graph(model):
+                return keras.models.clone_model(model)
+            return _copy_graph(model, {})
     except Exception as error:
         raise UnfusableModelError(
             f"`model` must be a Keras model that can be copied from its config. Got {type(model).__name__} "
             f"{model.name!r}, and the copy failed with: {str(error).strip()} Pass a function that builds the model, or "
             "give its class `get_config` and `from_config`."
         ) from error
-    return clone
+
+
+def _copy_graph(model, copies):
+    """Clone a model layer by layer; one that appears in several nested models is one layer in the copy, too."""
+
+    def copy_once(layer):
+        if id(layer) not in copies:
+            copies[id(layer)] = _copy_graph(layer, copies) if has_graph(layer) else _copy_layer(layer)
+        return copies[id(layer)]
+
+    return keras.models.clone_model(model, clone_function=copy_once)
 
 
 def _copy_layer(layer):
@@ -103,7 +112,8 @@ def refuse_shared_state(model):
         problems += [
             f"layer {layer.name!r} has an attribute {name!r} that is a variable of the backend (use `self.add_weight`)"
             for name, value in sorted(vars(layer).items())
-            if any(_is_raw_variable(item) for item in _items(value))
+            if not name.startswith("_self_")  # TensorFlow's own notes
+            and any(_is_raw_variable(item) for item in _items(value))
         ]
         if getattr(layer, "stateful", False) and not isinstance(layer, keras.Model):
             problems.append(f"layer {layer.name!r} has stateful=True and remembers the batch before (leave it out)")
@@ -191,21 +201,29 @@ def _text(value):
     return f"{type(value).__qualname__} at {id(value)}"
 
 
+def _names(value, names):
+    """Number the layer names in a config by the order in which they appear."""
+    if isinstance(value, dict):
+        if isinstance(value.get("name"), str):
+            names.setdefault(value["name"], len(names))
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _names(item, names)
+    return names
+
+
 def _renamed(value, names, refers=False):
-    """Replace layer names in a config by the order in which they appear: dense_1 of two models compare equal.
+    """Replace layer names in a config by their numbers, so that dense_1 of two models compare equal.
 
     Only where names stand: an activation "relu" stays, even next to a layer that somebody called "relu".
     """
     if isinstance(value, dict):
-        renamed = {}
-        for key, item in value.items():
-            if key in ("compile_config", "build_config"):
-                continue
-            is_name = key == "name" and isinstance(item, str)
-            renamed[key] = (
-                names.setdefault(item, len(names)) if is_name else _renamed(item, names, refers or key in _REFERENCES)
-            )
-        return renamed
+        return {
+            key: _renamed(item, names, refers or key == "name" or key in _REFERENCES)
+            for key, item in value.items()
+            if key not in ("compile_config", "build_config")
+        }
     if isinstance(value, (list, tuple)):
         return [_renamed(item, names, refers) for item in value]
     return names.get(value, value) if refers and isinstance(value, str) else value

@@ -245,8 +245,14 @@ def fuse(models):
     template = templates.make_template(lambda: copy_model(first), seed=0, input_specs=specs)
     # From here on the template is what gets copied: the user's model may change.
     template = dataclasses.replace(template, build=lambda: copy_model(template.model))
-    if len(template.model.variables) > len(first.variables):
+    shapes, own = ([tuple(one.shape) for one in model.variables] for model in (template.model, first))
+    if len(shapes) > len(own) and not all(layer.built for layer in first._flatten_layers()):
         raise _unbuilt(0, first)
+    if shapes != own or describe(template.model) != text:
+        raise UnfusableModelError(
+            "`models` must come out of a copy by Keras as they went in. Got a different architecture for "
+            f"{first.name!r}. Give its class, or its layers' classes, a `get_config` that tells all their settings."
+        )
     network = build_fused(template, len(models))
     for position, stacked in enumerate(network.stacked):
         stacked.assign(np.stack([_numpy(model.variables[position]) for model in models]))

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import random
+import threading
 from collections.abc import Callable
 
 import keras
@@ -66,9 +67,21 @@ class Template:
 SEED = "seed"
 
 
+_global_randomness = threading.RLock()  # Python's and NumPy's generators are the whole process's
+
+
 @contextlib.contextmanager
 def isolated_randomness(seed):
-    """Seed what user code may draw from (Python, NumPy, Keras), and leave all of it as found."""
+    """Seed what user code may draw from (Python, NumPy, Keras), and leave all of it as found.
+
+    One thread at a time: programs that are built in parallel would draw from each other's seeds.
+    """
+    with _global_randomness, _seeded(seed):
+        yield
+
+
+@contextlib.contextmanager
+def _seeded(seed):
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - the legacy state is the point
     with _keras_private.kept_global_seed():
         try:
@@ -114,13 +127,16 @@ def member_model(template, values):
     """An ordinary Keras model with one member's values, in the order of ``template.model.variables``."""
     with isolated_randomness(0):
         model = template.build()
-        if len(model.variables) < len(template.model.variables):
-            # Subclassed, or with layers that are built by their first call only.
-            model(tree.map_structure(_one_row, template.graph.input))
-    if [variable.shape for variable in model.variables] != [variable.shape for variable in template.model.variables]:
+        if not model.built:
+            model(
+                tree.map_structure(lambda tensor: keras.KerasTensor(tensor.shape, tensor.dtype), template.graph.input)
+            )
+        _complete(model, template.graph)
+    shapes, expected = ([tuple(one.shape) for one in each.variables] for each in (model, template.model))
+    if shapes != expected:
         raise UnfusableModelError(
-            f"`model` must build the same architecture whenever it is called. Got {describe(model)} after "
-            f"{describe(template.model)}. Make the function depend on its arguments only."
+            f"`model` must build the same architecture whenever it is called. Got weights of shapes {shapes} after "
+            f"{expected}. Make the function depend on its arguments only."
         )
     assign_values(model, values)
     return model
@@ -132,7 +148,7 @@ def _complete(model, graph):
         return
     variables = list(model.variables)
     before = [keras.ops.convert_to_numpy(variable.value) for variable in variables]
-    graph(tree.map_structure(_one_row, graph.input))
+    model(tree.map_structure(_one_row, graph.input))
     for variable, value in zip(variables, before, strict=True):
         variable.assign(value)
 
