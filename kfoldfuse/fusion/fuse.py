@@ -169,7 +169,7 @@ def _row_aligned(operation, args, kwargs):
     """Output specs of one member's call, checked to have a row per input row and no mask."""
     output_specs = operation.compute_output_spec(*args, **kwargs)
     for spec in tree.flatten(output_specs):
-        if tuple(spec.shape[:1]) != (_PROBE_BATCH,):
+        if spec.shape[:1] != (_PROBE_BATCH,) or _PROBE_BATCH in spec.shape[1:]:
             raise _RowsMixed
     if isinstance(operation, keras.layers.Layer) and not isinstance(operation, keras.Model):
         # Masks travel beside the tensors; only the layers themselves know what to do with them.
@@ -181,6 +181,7 @@ def _row_aligned(operation, args, kwargs):
 
 def _copy_whole(graph, stacked):
     """A fused model of one copied layer: the graph itself."""
+    _refuse_outputs_without_rows(graph)
     inputs = tree.map_structure(
         lambda tensor: keras.Input(
             batch_shape=(stacked.n_members, *tensor.shape), dtype=tensor.dtype, name=tensor.name
@@ -193,6 +194,19 @@ def _copy_whole(graph, stacked):
     fused = fused_layer.FusedLayer(graph, stacked, fused_layer.COPIED)
     call_args, call_kwargs = fused.add_call_site((inputs,), {}, spec)
     return keras.Model(inputs, fused(*call_args, **call_kwargs), name=graph.name)
+
+
+def _refuse_outputs_without_rows(graph):
+    probe = tree.map_structure(
+        lambda tensor: keras.KerasTensor((_PROBE_BATCH, *tensor.shape[1:]), dtype=tensor.dtype), graph.input
+    )
+    for output, spec in zip(graph.outputs, tree.flatten(graph.compute_output_spec(probe)), strict=True):
+        # A size that Keras cannot tell is given the benefit of the doubt.
+        if not spec.shape or spec.shape[0] not in (_PROBE_BATCH, None) or _PROBE_BATCH in spec.shape[1:]:
+            raise UnfusableModelError(
+                f"`model` must return one row for each row of its input. Got an output of shape {tuple(output.shape)} "
+                f"from {graph.name!r}. Leave reductions over the batch to the loss."
+            )
 
 
 def fuse(models):

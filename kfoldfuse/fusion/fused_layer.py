@@ -15,9 +15,8 @@ RULE, FOLDED, COPIED = "rule", "folded", "copied"
 class PerMember:
     """A regulariser or constraint of one member's variable, applied to the stacked variable member by member."""
 
-    def __init__(self, function, n_members):
+    def __init__(self, function):
         self.function = function
-        self.n_members = n_members
 
     def __call__(self, stacked):
         """Results of shape (n_members, ...) for a stacked variable."""
@@ -63,9 +62,9 @@ class StackedVariables:
                 name=variable.name,
             )
             if variable.regularizer is not None:
-                stacked.regularizer = PerMember(variable.regularizer, self.n_members)
+                stacked.regularizer = PerMember(variable.regularizer)
             if variable.constraint is not None:
-                stacked.constraint = PerMember(variable.constraint, self.n_members)
+                stacked.constraint = PerMember(variable.constraint)
             self._stacked[id(variable)] = stacked
         return stacked
 
@@ -198,12 +197,10 @@ class FusedLayer(keras.layers.Layer):
         outputs = self._rule.function(layer, Weights(layer, stacked), *args, **kwargs)
         if layer.activity_regularizer is None:
             return outputs, []
-        return outputs, [
-            _activity_penalty(layer.activity_regularizer, output, self.n_members) for output in tree.flatten(outputs)
-        ]
+        return outputs, [_activity_penalty(layer.activity_regularizer, output) for output in tree.flatten(outputs)]
 
 
-def _activity_penalty(regularizer, output, n_members):
+def _activity_penalty(regularizer, output):
     """Penalty per member over the rows that count, divided by their number as Keras does."""
     n_valid = rows.current()
     penalties = []

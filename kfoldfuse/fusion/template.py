@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import random
 import threading
 from collections.abc import Callable
@@ -62,6 +63,14 @@ class Template:
     def n_weights(self):
         """Numbers in one member, trained or not."""
         return sum(int(np.prod(variable.shape)) for variable in self.model.variables)
+
+    @functools.cached_property
+    def fixed_values(self):
+        """Values of the variables that every member starts with alike, None for those it draws."""
+        return [
+            keras.ops.convert_to_numpy(variable.value) if initializer is None else None
+            for variable, initializer in zip(self.model.variables, self.initializers, strict=True)
+        ]
 
 
 SEED = "seed"
@@ -201,17 +210,15 @@ def draw_initial_weights(template, seed):
     list of ndarray
         In the order of ``template.model.variables``. A variable the model's function set itself keeps that value.
     """
+    variables = zip(template.model.variables, template.initializers, template.fixed_values, strict=True)
     return [
-        _draw(variable, initializer, np.random.SeedSequence(seed, spawn_key=(position,)))
-        for position, (variable, initializer) in enumerate(
-            zip(template.model.variables, template.initializers, strict=True)
-        )
+        fixed.copy() if initializer is None else _draw(variable, initializer, seed, position)
+        for position, (variable, initializer, fixed) in enumerate(variables)
     ]
 
 
-def _draw(variable, initializer, sequence):
-    if initializer is None:
-        return keras.ops.convert_to_numpy(variable.value)
+def _draw(variable, initializer, member_seed, position):
+    sequence = np.random.SeedSequence(member_seed, spawn_key=(position,))
     seed = int(sequence.generate_state(1)[0]) % (2**31 - 1)
     if initializer is SEED:
         return np.array([seed, 0], dtype=keras.backend.standardize_dtype(variable.dtype))

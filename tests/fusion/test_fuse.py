@@ -93,6 +93,14 @@ def test_rows_reshaped_into_others_copy_the_whole_graph(check_same_as_alone):
     check_same_as_alone(functional((6, 4), call), (6, 4), lowerings=[COPIED])
 
 
+def test_a_batch_broadcast_against_itself_is_right(check_same_as_alone):
+    def call(x):
+        distances = ops.sum(ops.square(ops.expand_dims(x, 0) - ops.expand_dims(x, 1)), axis=-1)
+        return ops.max(distances, axis=1)
+
+    check_same_as_alone(functional((4,), call), (4,), lowerings=[COPIED])
+
+
 def test_rows_joined_with_others_and_taken_apart_again_are_right(check_same_as_alone):
     def call(x):
         twice = layers.Dense(3)(layers.Concatenate(axis=0)([x, 2 * x]))

@@ -188,6 +188,25 @@ def test_a_layer_that_cannot_be_copied_is_named():
     assert message.endswith("Pass a function that builds the model, or give its class `get_config` and `from_config`.")
 
 
+@pytest.mark.parametrize(
+    ("reduce", "shape"),
+    [
+        (lambda x: keras.ops.mean(x, axis=0, keepdims=True), (1, 4)),
+        (lambda x: keras.ops.transpose(x), (4, None)),
+        (lambda x: keras.ops.reshape(x, (-1, 2)), (None, 2)),
+        (lambda x: keras.ops.matmul(x, keras.ops.transpose(x)), (None, None)),
+        (keras.ops.sum, ()),
+    ],
+)
+def test_an_output_that_is_not_one_row_per_row(reduce, shape):
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, reduce(inputs), name="net")
+    assert refusal([model]) == (
+        f"`model` must return one row for each row of its input. Got an output of shape {shape} from 'net'. Leave "
+        "reductions over the batch to the loss."
+    )
+
+
 def test_unfuse_of_an_ordinary_model():
     with pytest.raises(UnfusableModelError) as caught:
         unfuse(dense())
