@@ -5,6 +5,7 @@ from kfoldfuse.training.job import Failure, FitJob, FitResult, MemberState, Sett
 from kfoldfuse.training.loop import train
 from kfoldfuse.training.losses import resolve_loss
 from kfoldfuse.training.metrics import resolve_metrics
+from kfoldfuse.training.optimizer import check_optimizer
 from kfoldfuse.training.prediction import predict
 from kfoldfuse.training.program_cache import clear_programs
 
@@ -15,6 +16,7 @@ __all__ = [
     "MemberState",
     "Settings",
     "check_callbacks",
+    "check_optimizer",
     "clear_programs",
     "predict",
     "resolve_loss",

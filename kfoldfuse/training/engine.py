@@ -101,9 +101,7 @@ class Program:
         self.optimizer = MemberOptimizer(settings.optimizer, template.model.trainable_variables)
         graph = template.graph
         self._input_structure = graph.input
-        self.metrics = MemberMetrics(
-            settings.metrics, settings.weighted_metrics, *_one_row(target_spec, graph.output)
-        )
+        self.metrics = MemberMetrics(settings.metrics, settings.weighted_metrics, *_one_row(target_spec, graph.output))
 
         values = [tf.TensorSpec(v.shape, v.dtype) for v in self.network.stacked]
         slots = [tf.TensorSpec((n_members, *shape), dtype) for shape, dtype in self.optimizer.specs]
@@ -134,7 +132,9 @@ class Program:
         slots = []
         for member, optimizer in members:
             trainable = [member.values[position] for position in self._trainable]
-            slots.append(member.slots if member.slots is not None else self.optimizer.initial_slots(trainable, optimizer))
+            slots.append(
+                member.slots if member.slots is not None else self.optimizer.initial_slots(trainable, optimizer)
+            )
         values = _stacked([member.values for member, _ in members], self.network.stacked)
         slots = [
             tf.constant(np.stack(each), dtype=dtype)
@@ -189,8 +189,7 @@ class Program:
 
     def _logs(self, losses, metrics):
         return [
-            {"loss": float(losses[member]), **self.metrics.results(metrics, member)}
-            for member in range(self.n_members)
+            {"loss": float(losses[member]), **self.metrics.results(metrics, member)} for member in range(self.n_members)
         ]
 
     # What is traced

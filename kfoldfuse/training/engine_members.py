@@ -19,20 +19,17 @@ def over_members(function, elements, *, vectorized):
     -------
     structure of tensors of shape (n_members, ...)
     """
-    if vectorized:
-        try:
-            return tf.vectorized_map(function, elements, fallback_to_while_loop=False)
-        except (ValueError, NotImplementedError, TypeError):
-            pass
+    result = try_vectorized(function, elements) if vectorized else None
+    if result is not None:
+        return result
     unstacked = [tf.unstack(tensor) for tensor in tf.nest.flatten(elements)]
     each = [function(tf.nest.pack_sequence_as(elements, slices)) for slices in zip(*unstacked, strict=True)]
     return tf.nest.map_structure(lambda *results: tf.stack(results), *each)
 
 
-def is_vectorizable(function, elements):
-    """Whether `over_members` runs `function` as one vectorised call."""
+def try_vectorized(function, elements):
+    """What `over_members` returns, from one vectorised call; None where an operation has no vectorised form."""
     try:
-        tf.function(lambda: tf.vectorized_map(function, elements, fallback_to_while_loop=False)).get_concrete_function()
+        return tf.vectorized_map(function, elements, fallback_to_while_loop=False)
     except (ValueError, NotImplementedError, TypeError):
-        return False
-    return True
+        return None

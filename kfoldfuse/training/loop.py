@@ -10,9 +10,10 @@ from tqdm.auto import tqdm
 
 from kfoldfuse.training import engine
 from kfoldfuse.training.batches import make_schedule, padded_batch_size, row_order
-from kfoldfuse.training.callbacks import MemberCallbacks, MemberView
+from kfoldfuse.training.callbacks import MemberCallbacks, MemberView, check_callbacks
 from kfoldfuse.training.initial import initial_state
 from kfoldfuse.training.job import Failure, FitResult, MemberState
+from kfoldfuse.training.optimizer import check_optimizer
 from kfoldfuse.training.plan import plan
 from kfoldfuse.training.program_cache import find_program
 
@@ -61,6 +62,9 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
     report : list of ChunkReport
         One per program.
     """
+    for job in jobs:
+        check_optimizer(job.settings.optimizer)
+        check_callbacks(job.settings.callbacks)
     chunks = plan(jobs, max_fused)
     parts = [([jobs[position] for position in chunk.positions], chunk.group, verbose) for chunk in chunks]
     if len(parts) == 1 or n_jobs in (None, 1):

@@ -1,14 +1,12 @@
 """Keras metrics with a state per member, over the rows that count."""
 
-import copy
-
 import keras
 from keras import ops
 
 from kfoldfuse.fusion import rows
 from kfoldfuse.fusion._keras_private import get_logits, set_logits
 from kfoldfuse.training._keras_private import wrapped_function
-from kfoldfuse.training.engine_members import over_members
+from kfoldfuse.training.engine_members import try_vectorized
 from kfoldfuse.training.losses import with_attachments
 
 
@@ -52,9 +50,7 @@ def copy_metric(metric):
     if type(metric) is keras.metrics.MeanMetricWrapper:  # its config cannot hold a lambda
         function, arguments = wrapped_function(metric)
         return keras.metrics.MeanMetricWrapper(function, name=metric.name, dtype=metric.dtype, **arguments)
-    fresh = copy.deepcopy(metric)
-    fresh.reset_state()
-    return fresh
+    return type(metric).from_config(metric.get_config())
 
 
 class MemberMetrics:
@@ -79,8 +75,10 @@ class MemberMetrics:
     def initial_states(self, n_members):
         """Stacked variables of all metrics, empty: a list of lists of tensors of shape (n_members, ...)."""
         return [
-            [ops.repeat(ops.expand_dims(ops.convert_to_tensor(variable.value), 0), n_members, axis=0)
-             for variable in metric.variables]
+            [
+                ops.repeat(ops.expand_dims(ops.convert_to_tensor(variable.value), 0), n_members, axis=0)
+                for variable in metric.variables
+            ]
             for metric in self.metrics
         ]
 
@@ -100,26 +98,37 @@ class MemberMetrics:
 
 
 def _update(metric, state, y_true, y_pred, sample_weight):
-    exported = getattr(keras.metrics, type(metric).__name__, None) is type(metric)
-    user_function = type(metric) is keras.metrics.MeanMetricWrapper
     n_valid = rows.current()
-    if exported and not user_function:
-        counts = None if n_valid is None else ops.cast(rows.row_mask(ops.shape(y_pred)[1]), "float32")
-        weight = counts
-        if sample_weight is not None:
-            weight = sample_weight if counts is None else sample_weight * ops.cast(counts, sample_weight.dtype)
-        logits = get_logits(y_pred)
-        optional = {"weight": weight, "logits": logits}
-        given = {name: value for name, value in optional.items() if value is not None}
+    new = None
+    if _is_vectorizable(metric):
+        new = _update_vectorized(metric, state, y_true, y_pred, sample_weight, n_valid)
+    if new is None:
+        new = _update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid)
+    return [rows.keep_active(after, before) for after, before in zip(new, state, strict=True)]
 
-        def update(elements):
-            member_state, target, prediction, extra = elements
-            set_logits(prediction, extra.get("logits"))
-            return metric.stateless_update_state(member_state, target, prediction, sample_weight=extra.get("weight"))
 
-        new = over_members(update, (state, y_true, y_pred, given), vectorized=True)
-        return _keep(new, state)
-    return _keep(_update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid), state)
+def _is_vectorizable(metric):
+    """Keras' own metrics leave a row of weight zero out; counts of whole numbers take no such weights."""
+    exported = getattr(keras.metrics, type(metric).__name__, None) is type(metric)
+    counts = any(not keras.backend.is_float_dtype(variable.dtype) for variable in metric.variables)
+    return exported and not counts and type(metric) is not keras.metrics.MeanMetricWrapper
+
+
+def _update_vectorized(metric, state, y_true, y_pred, sample_weight, n_valid):
+    """All members in one call, with weight zero for padding; None where Keras' operations cannot be vectorised."""
+    weight = sample_weight
+    if n_valid is not None:
+        counts = ops.cast(rows.row_mask(ops.shape(y_pred)[1]), metric.dtype)
+        weight = counts if weight is None else ops.cast(weight, metric.dtype) * counts
+    optional = {"weight": weight, "logits": get_logits(y_pred)}
+    given = {name: value for name, value in optional.items() if value is not None}
+
+    def update(elements):
+        member_state, target, prediction, extra = elements
+        set_logits(prediction, extra.get("logits"))
+        return metric.stateless_update_state(member_state, target, prediction, sample_weight=extra.get("weight"))
+
+    return try_vectorized(update, (state, y_true, y_pred, given))
 
 
 def _update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid):
@@ -130,12 +139,10 @@ def _update_one_by_one(metric, state, y_true, y_pred, sample_weight, n_valid):
         if sample_weight is not None:
             given["sample_weight"] = rows.take_valid(sample_weight, member, n_valid)
         target = rows.take_valid(y_true, member, n_valid)
-        states.append(metric.stateless_update_state([variable[member] for variable in state], target, prediction, **given))
+        states.append(
+            metric.stateless_update_state([variable[member] for variable in state], target, prediction, **given)
+        )
     return [ops.stack(variables) for variables in zip(*states, strict=True)]
-
-
-def _keep(new, old):
-    return [rows.keep_active(after, before) for after, before in zip(new, old, strict=True)]
 
 
 def _unique_names(names, n_unweighted):

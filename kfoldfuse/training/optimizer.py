@@ -6,6 +6,7 @@ the optimizer on the stacked variables instead would mix members in Lamb, Adafac
 """
 
 import copy
+import functools
 
 import keras
 import numpy as np
@@ -59,19 +60,30 @@ class MemberOptimizer:
         -------
         list of ndarray
         """
-        slots = [_numpy(variable) for variable in self._optimizer.variables]
-        if any(slot.size > 1 and slot.min() != slot.max() for slot in slots):
+        if self._starts_from_values:
             slots = self._slots_built_on(values)
+        else:
+            slots = [_numpy(variable) for variable in self._optimizer.variables]
         if has_learning_rate_variable(optimizer):
             # A loss-scaling optimizer has an unused one of its own before that of the optimizer inside.
             position = max(i for i, name in enumerate(self.names) if name == "learning_rate")
             slots[position] = np.asarray(ops.convert_to_numpy(optimizer.learning_rate), dtype=slots[position].dtype)
         return slots
 
+    @functools.cached_property
+    def _starts_from_values(self):
+        """Whether fresh slots depend on the weights, as those of ScheduleFreeAdamW do. Found out by trying."""
+        tries = [self._slots_built_on([np.full(v.shape, fill, v.dtype) for v in self._variables]) for fill in (0, 1)]
+        return not all(np.array_equal(*slots) for slots in zip(*tries, strict=True))
+
     def _slots_built_on(self, values):
         fresh = _stateless_copy(self._original)
-        fresh.build([keras.Variable(value, dtype=value.dtype, name=variable.name)
-                     for value, variable in zip(values, self._variables, strict=True)])
+        fresh.build(
+            [
+                keras.Variable(value, dtype=value.dtype, name=variable.name)
+                for value, variable in zip(values, self._variables, strict=True)
+            ]
+        )
         return [_numpy(variable) for variable in fresh.variables]
 
     def scale(self, losses, slots):
@@ -117,6 +129,21 @@ class MemberOptimizer:
 
         where = {id(variable): position for position, variable in enumerate(self._optimizer.variables)}
         return [slots[where[id(average)]] for average in moving_averages(self._optimizer)]
+
+
+def check_optimizer(optimizer):
+    """Refuse, before training, an optimizer that cannot be run per member.
+
+    Raises
+    ------
+    ValueError
+        For `MultiOptimizer`, whose parts Keras cannot copy.
+    """
+    if isinstance(optimizer, getattr(keras.optimizers, "MultiOptimizer", ())):
+        raise ValueError(
+            "`optimizer` must be one optimizer for all variables. Got MultiOptimizer. Train with one optimizer, or "
+            "freeze layers by `trainable=False` instead."
+        )
 
 
 def copy_optimizer(optimizer):

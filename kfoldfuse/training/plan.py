@@ -6,9 +6,11 @@ import os
 import keras
 import numpy as np
 
+from kfoldfuse.training._keras_private import all_layers
 from kfoldfuse.training.signature import settings_signature, template_signature
 
 _MEMORY_SHARE = 0.25  # of the machine's memory, for one program; the data and the user's own arrays need the rest
+_OPEN_SIZE = 64  # guess for an axis of open length, such as the words of a text
 _FALLBACK_MEMORY = 8 * 2**30  # bytes, where the system does not tell
 
 
@@ -67,15 +69,20 @@ def _members_in_memory(job):
     """How many members of this kind a program may hold: weights, gradients, slots, and what backpropagation keeps."""
     template = job.template
     n_rows = min(job.settings.batch_size, max(len(job.rows), 1))
-    activations = sum(_n_values(tensor) for layer in template.graph.layers for tensor in keras.tree.flatten(layer.output))
+    activations = sum(_n_outputs(layer) for layer in all_layers(template.graph))
     # Weights, their gradient, about two slots, and one copy while a step makes the next; activations and gradients.
     n_values = 5 * template.n_weights + 3 * n_rows * activations
     n_bytes = n_values * np.dtype(keras.config.floatx()).itemsize
     return max(1, int(_MEMORY_SHARE * _memory() / max(n_bytes, 1)))
 
 
-def _n_values(tensor):
-    return int(np.prod([64 if size is None else size for size in tensor.shape[1:]]))
+def _n_outputs(layer):
+    """Numbers that the layer puts out for one row."""
+    try:
+        outputs = keras.tree.flatten(layer.output)
+    except AttributeError:  # part of a wrapper or of a subclassed model: Keras does not tell, take its weights' widths
+        return sum(int(variable.shape[-1]) for variable in layer.trainable_variables if len(variable.shape))
+    return sum(int(np.prod([_OPEN_SIZE if size is None else size for size in tensor.shape[1:]])) for tensor in outputs)
 
 
 def _memory():

@@ -37,13 +37,11 @@ def predict(template, stacked, x, rows=None, batch_size=None):
         for array, spec in zip(_flat(template, x), specs, strict=True)
     ]
     if rows is None:
-        n_rows = len(flat[0])
-        parts = [
-            predictor.predict_shared(values, [_padded(array[start:stop], size) for array in flat])
-            for start, stop, size in _cuts(n_rows, batch_size)
-        ]
-        whole = [np.asarray(part)[:, : stop - start] for part, (start, stop, _) in zip(parts, _cuts(n_rows, batch_size))]
-        return np.concatenate(whole, axis=1)
+        parts = []
+        for start, stop, size in _cuts(len(flat[0]), batch_size):
+            part = predictor.predict_shared(values, [_padded(array[start:stop], size) for array in flat])
+            parts.append(np.asarray(part)[:, : stop - start])
+        return np.concatenate(parts, axis=1)
     longest = max(len(each) for each in rows)
     own = np.stack([np.resize(each, longest) if len(each) else np.zeros(longest, int) for each in rows])
     parts = []

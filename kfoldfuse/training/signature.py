@@ -7,7 +7,8 @@ import types
 import keras
 
 from kfoldfuse.fusion.template import describe
-from kfoldfuse.training._keras_private import all_layers
+from kfoldfuse.training._keras_private import all_layers, wrapped_function
+from kfoldfuse.training.losses import FunctionLoss
 
 _WHERE_EXPORTED = (keras.optimizers, keras.losses, keras.metrics)
 
@@ -46,13 +47,18 @@ def _is_plain_setting(value):
 def object_signature(value, without=()):
     """Hashable identity of an optimizer, loss or metric; objects of the user's own classes stand for themselves."""
     kind = type(value)
+    if isinstance(value, FunctionLoss):
+        return (value.function, value.dtype)
+    if kind is keras.metrics.MeanMetricWrapper:
+        function, arguments = wrapped_function(value)
+        return value if arguments else (function, value.name, value.dtype)
     if not any(getattr(module, kind.__name__, None) is kind for module in _WHERE_EXPORTED):
         return value
     config = value.get_config()
     text = json.dumps({key: item for key, item in config.items() if key not in without}, sort_keys=True, default=repr)
     if "function" in text or "lambda" in text:
         return value
-    return (kind.__name__, text)
+    return (kind.__name__, text, getattr(value, "dtype", None))
 
 
 def settings_signature(settings):

@@ -198,9 +198,7 @@ def test_going_on_from_a_state_equals_training_in_one_go(make_jobs):
     first = make_jobs(optimizer=keras.optimizers.Adam(0.05), epochs=1)
     begun, _ = train(first)
     rest = [
-        make_jobs.replace(
-            job, start=result.state, first_epoch=1, settings=make_jobs.replace(job.settings, epochs=3)
-        )
+        make_jobs.replace(job, start=result.state, first_epoch=1, settings=make_jobs.replace(job.settings, epochs=3))
         for job, result in zip(first, begun, strict=True)
     ]
     for ended, one_go in zip(train(rest)[0], train(whole)[0], strict=True):
