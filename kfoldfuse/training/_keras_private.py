@@ -6,6 +6,7 @@
 from keras import ops
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.trainers.compile_utils import MetricsList
 
 
 class _StatelessOptimizer(TFOptimizer):
@@ -73,6 +74,11 @@ def make_stateless(optimizer):
 def moving_averages(optimizer):
     """The variables of an optimizer with `use_ema` that hold the averages, one per trainable variable."""
     return optimizer._model_variables_moving_average
+
+
+def metrics_list(metrics):
+    """Metrics in the container in which callbacks look for the direction of a metric."""
+    return MetricsList(list(metrics))
 
 
 def wrapped_function(metric):

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kfoldfuse.fusion.template import member_model
+from kfoldfuse.training._keras_private import metrics_list
 
 _BATCH_HOOKS = (
     "on_batch_begin",
@@ -75,14 +76,19 @@ class MemberView:
     @property
     def metrics(self):
         """The metrics, for callbacks that look for the direction of improvement."""
-        return self._run.metrics
+        return [metrics_list(self._run.metrics)]
 
     def get_weights(self):
         """The member's weights as `keras.Model.get_weights` gives them."""
+        if self._keras_model is not None:
+            return self._keras_model.get_weights()
         return [self._run.read_value(position, self._member) for position in self._run.weight_positions]
 
     def set_weights(self, weights):
         """Set what `get_weights` gave."""
+        if self._keras_model is not None:
+            self._keras_model.set_weights(weights)
+            return
         for position, value in zip(self._run.weight_positions, weights, strict=True):
             self._run.write_value(position, self._member, value)
 
