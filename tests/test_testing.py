@@ -247,6 +247,30 @@ def test_another_dtype_is_caught(rule):
     assert "the outputs must be float64" in failure(Affine)
 
 
+def test_a_whole_model_can_be_checked():
+    def build():
+        inputs = keras.Input((4,))
+        hidden = keras.layers.Dense(3, activation="relu")(inputs)
+        return keras.Model(inputs, keras.layers.BatchNormalization()(hidden))
+
+    check_layer_rule(build, (4,))
+    assert "the lowering must be 'copied', but was" in failure(build, lowering="copied")
+
+
+def test_a_layer_of_several_inputs_can_be_checked():
+    check_layer_rule(lambda: keras.layers.Concatenate(), [(4,), (3,)], lowering="folded")
+    check_layer_rule(Bilinear, [(4,), (3,)], lowering="copied")
+
+
+class Bilinear(keras.layers.Layer):
+    def build(self, shapes):
+        self.kernel = self.add_weight(shape=(shapes[0][-1], shapes[1][-1]), initializer="glorot_uniform")
+
+    def call(self, inputs):
+        first, second = inputs
+        return ops.sum(ops.matmul(first, self.kernel) * second, axis=-1, keepdims=True)
+
+
 def test_values_of_the_harness_itself_differ_between_members():
     # The power of all the above rests on members that are unlike: equal ones would hide a mix-up.
     from kfoldfuse.testing.layer_rule import _unlike_the_first_value

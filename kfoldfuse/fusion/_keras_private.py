@@ -10,6 +10,7 @@ import keras
 from keras.src.backend.common import global_state, masking
 from keras.src.models.functional import Functional
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
 
 _recording = threading.local()
 _install_lock = threading.Lock()
@@ -61,9 +62,11 @@ def kept_global_seed():
     """Leave Keras' global seed generator as it was found. Keras has a setter for the seed, none for its state."""
     generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
     state = None if generator is None else keras.ops.convert_to_numpy(generator.state.value)
+    seed = global_state.get_global_attribute(GLOBAL_RANDOM_SEED)
     try:
         yield
     finally:
+        global_state.set_global_attribute(GLOBAL_RANDOM_SEED, seed)
         global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
         if generator is not None:
             generator.state.assign(state)

@@ -106,8 +106,7 @@ def test_the_global_generator_is_kept_and_replaced():
     keras.utils.set_random_seed(3)
     with _keras_private.kept_global_seed():
         _keras_private.use_global_seed(4)
-        inside = float(keras.random.normal(()))
-        assert inside != first
+        assert float(keras.random.normal(())) != first
     assert float(keras.random.normal(())) == first
 
 

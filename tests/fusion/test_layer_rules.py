@@ -65,6 +65,10 @@ CASES = [
     case(layers.DepthwiseConv2D, (4, 4, 2), kernel_size=(2, 3), depth_multiplier=2),
     case(layers.DepthwiseConv2D, (4, 4, 2), kernel_size=2, strides=2, padding="same", depthwise_regularizer="l1"),
     case(layers.DepthwiseConv2D, (4, 4, 2), kernel_size=2, dilation_rate=2),
+    # No last axis as long as there are filters: Keras adds the bias to that axis then (`keras.ops.add` on TensorFlow).
+    case(layers.DepthwiseConv1D, (2, 6), kernel_size=2, data_format="channels_first", depth_multiplier=2),
+    case(layers.DepthwiseConv2D, (2, 4, 4), kernel_size=2, data_format="channels_first"),
+    case(layers.Conv2D, (4, 4, 2), _marks=[pytest.mark.slow], filters=4, kernel_size=2, groups=2),  # XLA compiles
     case(layers.Embedding, (), INTEGERS, input_dim=4, output_dim=3),
     case(layers.Embedding, (5,), INTEGERS, input_dim=4, output_dim=3, embeddings_regularizer="l2"),
     case(layers.Embedding, (2, 3), INTEGERS | {"input_dtype": "uint8"}, input_dim=4, output_dim=3),
@@ -116,6 +120,28 @@ CASES = [
 @pytest.mark.parametrize(("layer_type", "shape", "options", "harness"), CASES)
 def test_a_rule_equals_separate_layers(layer_type, shape, options, harness):
     check_layer_rule(lambda: layer_type(**options), shape, **harness)
+
+
+CHANNELS_FIRST = [
+    case(layers.Conv1D, (2, 6), filters=3, kernel_size=2, padding="causal", dilation_rate=2, activation="tanh"),
+    case(layers.Conv2D, (2, 4, 7), filters=3, kernel_size=2, strides=2, padding="same"),
+    case(layers.Conv3D, (2, 3, 3, 3), filters=2, kernel_size=2, use_bias=False),
+]
+
+
+@pytest.mark.parametrize(("layer_type", "shape", "options", "harness"), CHANNELS_FIRST)
+def test_a_convolution_with_channels_first(layer_type, shape, options, harness, monkeypatch):
+    # TensorFlow has none on CPUs: here, channels go last for the convolution itself, for layer and rule alike.
+    convolve = keras.ops.conv
+
+    def channels_last(inputs, kernel, *, data_format, **settings):
+        assert data_format == "channels_first"
+        outputs = convolve(keras.ops.moveaxis(inputs, 1, -1), kernel, data_format="channels_last", **settings)
+        return keras.ops.moveaxis(outputs, -1, 1)
+
+    monkeypatch.setattr(keras.ops, "conv", channels_last)
+    monkeypatch.setattr(keras.src.ops, "conv", channels_last)
+    check_layer_rule(lambda: layer_type(data_format="channels_first", **options), shape, **harness)
 
 
 def test_every_rule_of_the_package_has_a_case():

@@ -135,8 +135,10 @@ def test_global_random_state_is_left_as_found(user_seeds_keras):
     keras.random.normal(())
     states = random.getstate(), np.random.get_state()[1]  # noqa: NPY002
     expected_template = keras.src.random.seed_generator.global_seed_generator().state.numpy()
+    expected_seed = keras.src.utils.rng_utils.get_random_seed()
     template = make_template(build, seed=0)
     draw_initial_weights(template, 3)
+    assert keras.src.utils.rng_utils.get_random_seed() == expected_seed
     assert random.getstate() == states[0]
     assert np.array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
     assert np.array_equal(keras.src.random.seed_generator.global_seed_generator().state.numpy(), expected_template)

@@ -11,7 +11,8 @@ grouped, TensorFlow's own op           10.5      20.8
 grouped, `keras.ops.conv`             366       711
 =================================  ========  ========
 
-`keras.ops.conv` compiles grouped convolutions by XLA on TensorFlow, hence the last line.
+`keras.ops.conv` compiles grouped convolutions by XLA on TensorFlow, hence the last line. A depthwise convolution could
+be one call over all members' channels: 3.0 instead of 4.1 ms at 4 channels, but 24.1 instead of 14.5 at 32.
 """
 
 import keras
