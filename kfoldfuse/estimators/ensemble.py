@@ -135,7 +135,7 @@ class FusedEnsembleClassifier(FusedClassifierMixin, RestartsMixin, FusedEstimato
     random_state : int, RandomState or None, default=None
         Seeds initial weights, row orders and dropout; member *i* depends on this number and *i*, not on how many
         members there are. Global random state is neither used nor changed.
-    **keywords
+    **model__keywords
         ``model__NAME`` for keywords of the model's function, ``optimizer__NAME`` for arguments of the optimizer. They
         can be searched like other parameters.
 
@@ -222,7 +222,7 @@ class FusedEnsembleClassifier(FusedClassifierMixin, RestartsMixin, FusedEstimato
         warm_start=False,
         verbose=0,
         random_state=None,
-        **keywords,
+        **model__keywords,
     ):
         store_parameters(self, locals())
 
@@ -289,7 +289,7 @@ class FusedEnsembleRegressor(FusedRegressorMixin, RestartsMixin, FusedEstimator)
     random_state : int, RandomState or None, default=None
         Seeds initial weights, row orders and dropout; member *i* depends on this number and *i*, not on how many
         members there are. Global random state is neither used nor changed.
-    **keywords
+    **model__keywords
         ``model__NAME`` for keywords of the model's function, ``optimizer__NAME`` for arguments of the optimizer. They
         can be searched like other parameters.
 
@@ -372,6 +372,6 @@ class FusedEnsembleRegressor(FusedRegressorMixin, RestartsMixin, FusedEstimator)
         warm_start=False,
         verbose=0,
         random_state=None,
-        **keywords,
+        **model__keywords,
     ):
         store_parameters(self, locals())

@@ -41,8 +41,9 @@ def read_inputs(estimator, x, *, reset, raw=False):
     ValueError, TypeError
         For anything that no network can read, in scikit-learn's words where it has them.
     """
+    refuse_sparse(x, "X")  # first of all: a dok_array is a dict
     several = has_several(x)
-    for array in _flat(x) if several else [x]:
+    for array in _flat(x) if several else []:
         refuse_sparse(array, "X")
     if not several:
         if raw:

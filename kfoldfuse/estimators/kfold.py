@@ -175,7 +175,7 @@ class FusedKFoldClassifier(FusedClassifierMixin, FoldsMixin, FusedEstimator):
     random_state : int, RandomState or None, default=None
         Seeds initial weights, row orders and dropout; member *i* depends on this number and *i*, not on how many
         members there are. Global random state is neither used nor changed.
-    **keywords
+    **model__keywords
         ``model__NAME`` for keywords of the model's function, ``optimizer__NAME`` for arguments of the optimizer. They
         can be searched like other parameters.
 
@@ -254,7 +254,7 @@ class FusedKFoldClassifier(FusedClassifierMixin, FoldsMixin, FusedEstimator):
         warm_start=False,
         verbose=0,
         random_state=None,
-        **keywords,
+        **model__keywords,
     ):
         store_parameters(self, locals())
 
@@ -320,7 +320,7 @@ class FusedKFoldRegressor(FusedRegressorMixin, FoldsMixin, FusedEstimator):
     random_state : int, RandomState or None, default=None
         Seeds initial weights, row orders and dropout; member *i* depends on this number and *i*, not on how many
         members there are. Global random state is neither used nor changed.
-    **keywords
+    **model__keywords
         ``model__NAME`` for keywords of the model's function, ``optimizer__NAME`` for arguments of the optimizer. They
         can be searched like other parameters.
 
@@ -395,6 +395,6 @@ class FusedKFoldRegressor(FusedRegressorMixin, FoldsMixin, FusedEstimator):
         warm_start=False,
         verbose=0,
         random_state=None,
-        **keywords,
+        **model__keywords,
     ):
         store_parameters(self, locals())

@@ -19,7 +19,8 @@ def store_parameters(estimator, given):
     estimator : estimator
         Its ``__init__`` is running.
     given : dict
-        The ``locals()`` of that ``__init__``; the keywords behind the named arguments are its entry "keywords".
+        The ``locals()`` of that ``__init__``, with the keywords behind the named arguments in "model__keywords": a
+        name that may be passed itself, as scikit-learn's checks do with every name of the signature.
 
     Raises
     ------
@@ -27,12 +28,14 @@ def store_parameters(estimator, given):
         For a keyword that is no parameter, with the closest one.
     """
     given = {name: value for name, value in given.items() if name not in ("self", "__class__")}
-    keywords = given.pop("keywords")
+    keywords = given.pop("model__keywords")
     unknown = [name for name in keywords if not _is_routed(name)]
     if unknown:
         raise TypeError(_describe_unknown(estimator, unknown, list(given)))
-    for name, value in {**given, **keywords}.items():
+    for name, value in given.items():
         setattr(estimator, name, value)
+    # A private attribute: scikit-learn's contract has no public ones that the signature does not name.
+    estimator._routed = keywords
 
 
 class RoutedParametersMixin:
@@ -50,8 +53,7 @@ class RoutedParametersMixin:
         -------
         dict of str to object
         """
-        routed = {name: value for name, value in vars(self).items() if _is_routed(name)}
-        return {**super().get_params(deep=deep), **routed}
+        return {**super().get_params(deep=deep), **self._routed}
 
     def set_params(self, **params):
         """Set parameters of this estimator; ``model__NAME`` and ``optimizer__NAME`` need not exist before.
@@ -75,14 +77,13 @@ class RoutedParametersMixin:
         if unknown:
             raise ValueError(_describe_unknown(self, unknown, list(super().get_params(deep=True))))
         super().set_params(**{name: value for name, value in params.items() if not _is_routed(name)})
-        for name, value in params.items():
-            if _is_routed(name):
-                setattr(self, name, value)
+        # A new dict: a shallow copy of the estimator holds the old one.
+        self._routed = {**self._routed, **{name: value for name, value in params.items() if _is_routed(name)}}
         return self
 
     def _keywords_of(self, route):
         """Keywords handed to the model's function ("model__") or the optimizer ("optimizer__")."""
-        return {name.removeprefix(route): value for name, value in vars(self).items() if name.startswith(route)}
+        return {name.removeprefix(route): value for name, value in self._routed.items() if name.startswith(route)}
 
 
 def _is_routed(name):
