@@ -3,9 +3,11 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import types
 import warnings
+import weakref
 
 import keras
 import numpy as np
@@ -15,6 +17,7 @@ from kfoldfuse.fusion import _keras_private
 
 _PLAIN = (bool, int, float, str, type(None))
 _SETTINGS = (keras.initializers.Initializer, keras.regularizers.Regularizer, keras.constraints.Constraint)
+_numbers, _counter = weakref.WeakKeyDictionary(), itertools.count()
 _REFERENCES = ("inbound_nodes", "input_layers", "output_layers")  # where a config names other layers
 
 
@@ -192,13 +195,23 @@ def _text(value):
         return [_text(item) for item in value]
     if isinstance(value, (types.FunctionType, functools.partial)):
         return _function_text(value)
-    if isinstance(value, np.ndarray) and value.dtype != object:
+    if isinstance(value, dict):
+        return [[_text(key), _text(item)] for key, item in value.items()]
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
         return [str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
     if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
     if isinstance(value, keras.DTypePolicy):
         return value.name
-    return f"{type(value).__qualname__} at {id(value)}"
+    return f"{type(value).__qualname__} number {_number(value)}"
+
+
+def _number(value):
+    """A number that no other object has or will have, unlike its id, which the next object may inherit."""
+    try:
+        return _numbers.setdefault(value, next(_counter))
+    except TypeError:  # no hash, or no weak reference to it: equal to nothing, not even to itself
+        return next(_counter)
 
 
 def _names(value, names):
