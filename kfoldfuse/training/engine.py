@@ -161,15 +161,14 @@ class Program:
         """
         n_valid = tf.constant(np.where(active, schedule.n_valid, 0), "int32")
         arguments = (data.inputs, data.target, data.weight), tf.constant(schedule.indices), n_valid
-        values, slots, alive, losses, metrics = self._train(state.values, state.slots, state.alive, *arguments)
-        return State(values, slots, alive), self._logs(losses.numpy(), metrics)
+        values, slots, alive, logs = self._train(state.values, state.slots, state.alive, *arguments)
+        return State(values, slots, alive), self._per_member(logs)
 
     def evaluate(self, state, active, data, schedule):
         """Logs as of `train_epoch`, in inference mode and without updates."""
         n_valid = tf.constant(np.where(active, schedule.n_valid, 0), "int32")
         arguments = (data.inputs, data.target, data.weight), tf.constant(schedule.indices), n_valid
-        losses, metrics = self._evaluate(state.values, *arguments)
-        return self._logs(losses.numpy(), metrics)
+        return self._per_member(self._evaluate(state.values, *arguments))
 
     def finalize(self, state):
         """State after training: an optimizer with EMA hands its averages to the weights."""
@@ -187,10 +186,9 @@ class Program:
         """A state with these values and slots."""
         return State([tf.constant(value) for value in values], [tf.constant(slot) for slot in slots], state.alive)
 
-    def _logs(self, losses, metrics):
-        return [
-            {"loss": float(losses[member]), **self.metrics.results(metrics, member)} for member in range(self.n_members)
-        ]
+    def _per_member(self, logs):
+        arrays = {name: logs[name].numpy() for name in ("loss", *self.metrics.names)}
+        return [{name: float(array[member]) for name, array in arrays.items()} for member in range(self.n_members)]
 
     # What is traced
 
@@ -212,7 +210,7 @@ class Program:
         )
         mean = tf.math.divide_no_nan(loss_sum, tf.cast(tf.reduce_sum(n_valid, axis=0), loss_sum.dtype))
         nan = tf.constant(np.nan, mean.dtype)
-        return values, slots, alive, tf.where(alive, mean, nan), metrics
+        return values, slots, alive, {"loss": tf.where(alive, mean, nan), **self.metrics.results(metrics)}
 
     def _train_step(self, values, slots, metrics, batch, valid):
         trainable = [values[position] for position in self._trainable]
@@ -249,7 +247,8 @@ class Program:
             return step + 1, loss_sum + tf.where(valid > 0, losses * tf.cast(valid, losses.dtype), 0), metrics
 
         _, loss_sum, metrics = tf.while_loop(lambda step, *_: step < n_steps, body, (0, loss_sum, metrics))
-        return tf.math.divide_no_nan(loss_sum, tf.cast(tf.reduce_sum(n_valid, axis=0), loss_sum.dtype)), metrics
+        mean = tf.math.divide_no_nan(loss_sum, tf.cast(tf.reduce_sum(n_valid, axis=0), loss_sum.dtype))
+        return {"loss": mean, **self.metrics.results(metrics)}
 
     def _forward(self, values, inputs, target, weight, training):
         """Outputs, loss per member with penalties, and the values after updates of batch statistics and seeds."""

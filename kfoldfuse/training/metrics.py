@@ -6,7 +6,7 @@ from keras import ops
 from kfoldfuse.fusion import rows
 from kfoldfuse.fusion._keras_private import get_logits, set_logits
 from kfoldfuse.training._keras_private import wrapped_function
-from kfoldfuse.training.engine_members import try_vectorized
+from kfoldfuse.training.engine_members import over_members, try_vectorized
 from kfoldfuse.training.losses import with_attachments
 
 
@@ -89,10 +89,14 @@ class MemberMetrics:
             for metric, weighted, state in zip(self.metrics, self._weighted, states, strict=True)
         ]
 
-    def results(self, states, member):
-        """Values of one member: a dict of name to float."""
+    def results(self, states):
+        """Values of shape (n_members,) by name; of a metric with a value per class, their mean."""
         return {
-            name: float(ops.convert_to_numpy(metric.stateless_result([variable[member] for variable in state])).mean())
+            name: over_members(
+                lambda state, metric=metric: ops.mean(metric.stateless_result(state)),
+                state,
+                vectorized=_ships_with_keras(metric),
+            )
             for name, metric, state in zip(self.names, self.metrics, states, strict=True)
         }
 
@@ -109,9 +113,12 @@ def _update(metric, state, y_true, y_pred, sample_weight):
 
 def _is_vectorizable(metric):
     """Keras' own metrics leave a row of weight zero out; counts of whole numbers take no such weights."""
-    exported = getattr(keras.metrics, type(metric).__name__, None) is type(metric)
     counts = any(not keras.backend.is_float_dtype(variable.dtype) for variable in metric.variables)
-    return exported and not counts and type(metric) is not keras.metrics.MeanMetricWrapper
+    return _ships_with_keras(metric) and not counts and type(metric) is not keras.metrics.MeanMetricWrapper
+
+
+def _ships_with_keras(metric):
+    return getattr(keras.metrics, type(metric).__name__, None) is type(metric)
 
 
 def _update_vectorized(metric, state, y_true, y_pred, sample_weight, n_valid):
