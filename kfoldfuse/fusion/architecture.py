@@ -214,6 +214,11 @@ def _number(value):
         return next(_counter)
 
 
+def _is_keras_config(value):
+    module = value.get("module")
+    return isinstance(module, str) and module.split(".")[0] == "keras" and isinstance(value.get("config"), dict)
+
+
 def _names(value, names):
     """Number the layer names in a config by the order in which they appear."""
     if isinstance(value, dict):
@@ -232,6 +237,9 @@ def _renamed(value, names, refers=False):
     Only where names stand: an activation "relu" stays, even next to a layer that somebody called "relu".
     """
     if isinstance(value, dict):
+        if _is_keras_config(value):
+            # Seeds of Keras' own layers and initialisers end in variables; some draw one where none was given.
+            value = {**value, "config": {key: item for key, item in value["config"].items() if key != "seed"}}
         return {
             key: _renamed(item, names, refers or key == "name" or key in _REFERENCES)
             for key, item in value.items()

@@ -136,6 +136,8 @@ def member_model(template, values):
     """An ordinary Keras model with one member's values, in the order of ``template.model.variables``."""
     with isolated_randomness(0):
         model = template.build()
+        if model is template.model:  # a function that returns one and the same model
+            model = copy_model(model)
         if not model.built:
             model(
                 tree.map_structure(lambda tensor: keras.KerasTensor(tensor.shape, tensor.dtype), template.graph.input)

@@ -97,3 +97,16 @@ def test_a_copy_keeps_a_lambda_layer_with_its_settings():
     np.testing.assert_array_equal(copied(np.ones((1, 4))), np.full((1, 4), 3.0))
     assert copied.layers[0].name == "scale"
     assert describe(copied) == describe(model)
+
+
+def test_seeds_of_keras_are_no_part_of_the_architecture_but_the_users_are():
+    class Projection(layers.Layer):
+        def __init__(self, seed, **kwargs):
+            super().__init__(**kwargs)
+            self.seed = seed
+
+    def seeded(make):
+        return [describe(keras.Sequential([make(seed)])) for seed in (1, 2)]
+
+    assert len(set(seeded(lambda seed: layers.Dropout(0.5, seed=seed)))) == 1
+    assert len(set(seeded(Projection))) == 2

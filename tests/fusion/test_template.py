@@ -94,6 +94,15 @@ def test_a_model_made_before_keeps_its_weights():
     assert all(equal(draw_initial_weights(template, 0), model.get_weights()))
 
 
+def test_members_are_separate_even_where_the_function_returns_the_same_model():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    before = model.get_weights()
+    template = make_template(lambda: model, seed=0)
+    members = [member_model(template, [np.full((4, 3), value), np.zeros(3)]) for value in (1, 2)]
+    assert [member.get_weights()[0][0, 0] for member in members] == [1, 2]
+    assert all(equal(model.get_weights(), before))
+
+
 def numpy_draws(shape, dtype=None):
     return np.random.normal(size=shape).astype(dtype)  # noqa: NPY002
 
