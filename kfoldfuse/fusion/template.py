@@ -72,6 +72,18 @@ class Template:
             for variable, initializer in zip(self.model.variables, self.initializers, strict=True)
         ]
 
+    def __reduce__(self):
+        # `model` and `graph` share layers and would come back as strangers. How variables began stays behind: a member
+        # that is sent to another process takes its first values along.
+        specs = tree.map_structure(lambda tensor: keras.KerasTensor(tensor.shape, dtype=tensor.dtype), self.graph.input)
+        return _restored, (self.model, specs)
+
+
+def _restored(model, input_specs):
+    with isolated_randomness(0):
+        graph = functional_graph(model, input_specs)
+    return Template(model, graph, lambda: copy_model(model), [None] * len(model.variables))
+
 
 SEED = "seed"
 

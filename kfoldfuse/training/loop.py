@@ -66,11 +66,14 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
         check_optimizer(job.settings.optimizer)
         check_callbacks(job.settings.callbacks)
     chunks = plan(jobs, max_fused)
+    in_parallel = len(chunks) > 1 and n_jobs not in (None, 1)
+    if in_parallel:  # drawn here: initialisers of the user's own need not travel to another process
+        jobs = [dataclasses.replace(job, start=job.start or initial_state(job.template, job.seed)) for job in jobs]
     parts = [([jobs[position] for position in chunk.positions], chunk.group, verbose) for chunk in chunks]
-    if len(parts) == 1 or n_jobs in (None, 1):
-        done = [_train_chunk(*part) for part in parts]
-    else:
+    if in_parallel:
         done = joblib.Parallel(n_jobs=n_jobs, prefer="threads")(joblib.delayed(_train_chunk)(*part) for part in parts)
+    else:
+        done = [_train_chunk(*part) for part in parts]
     results = [None] * len(jobs)
     for chunk, (chunk_results, _) in zip(chunks, done, strict=True):
         for position, result in zip(chunk.positions, chunk_results, strict=True):

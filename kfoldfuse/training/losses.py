@@ -19,14 +19,17 @@ _FUNCTIONS_ACROSS_ROWS = (keras.losses.dice, keras.losses.tversky, keras.losses.
 class FunctionLoss(keras.losses.Loss):
     """A loss function as a `keras.losses.Loss`, with the ranks of targets and predictions matched as Keras does."""
 
-    def __init__(self, function):
+    def __init__(self, function, dtype=None):
         # The name becomes a TensorFlow scope, which "<lambda>" cannot be.
-        super().__init__(name=getattr(function, "__name__", type(function).__name__).strip("<>"))
+        super().__init__(name=getattr(function, "__name__", type(function).__name__).strip("<>"), dtype=dtype)
         self.function = function
 
     def call(self, y_true, y_pred):
         """Values of the function, of shape (n_rows, ...) where it treats rows one by one."""
         return self.function(*_same_rank(y_true, y_pred))
+
+    def __reduce__(self):
+        return FunctionLoss, (self.function, self.dtype)  # Keras would look for the class among registered ones
 
 
 def resolve_loss(identifier):

@@ -1,5 +1,6 @@
 """Guarantee 2: a member depends on its own seed and data only, not on its company."""
 
+import joblib
 import keras
 import numpy as np
 import pytest
@@ -54,6 +55,17 @@ def test_programs_at_a_time_change_nothing(make_jobs):
     for one, other in zip(one_by_one, two_at_a_time, strict=True):
         for a, b in zip(one.state.values, other.state.values, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_programs_in_other_processes_change_nothing(make_jobs):
+    jobs = make_jobs(n_folds=3, validation=True, metrics=["mae"], optimizer=keras.optimizers.Adam(0.05))
+    here, _ = train(jobs, max_fused=2)
+    with joblib.parallel_config(backend="loky"):
+        there, report = train(jobs, max_fused=2, n_jobs=2)
+    assert [chunk.n_members for chunk in report] == [2, 1]
+    for one, other in zip(here, there, strict=True):
+        assert_same(one, other, tolerance=1e-5)
 
 
 def test_members_draw_different_weights_orders_and_masks(make_jobs):
