@@ -3,7 +3,9 @@
 import keras
 from keras import tree
 
+from kfoldfuse.estimators._keras_private import producer_of
 from kfoldfuse.estimators.parameters import suggest
+from kfoldfuse.fusion._keras_private import is_functional
 from kfoldfuse.fusion.template import functional_graph
 from kfoldfuse.training import resolve_loss
 
@@ -65,37 +67,28 @@ def find_activation(graph):
     -------
     str or None
     """
-    return _activation_behind(graph, tree.flatten(graph.output)[0])
+    return _activation_behind(tree.flatten(graph.output)[0])
 
 
-def _activation_behind(graph, tensor):
-    operation = next((op for op in graph.operations if any(out is tensor for out in _outputs_of(op))), None)
-    if operation is None:
-        return None
+def _activation_behind(tensor):
+    operation, called_on = producer_of(tensor)
     kind = type(operation)
     if isinstance(operation, keras.Model):
         # A model of a user's own class is opaque: its layers do not say in which order they are called.
-        opaque = not (kind is keras.Sequential or hasattr(operation, "operations"))
-        return None if opaque else find_activation(functional_graph(operation))
+        known = kind is keras.Sequential or is_functional(operation)
+        return find_activation(functional_graph(operation)) if known else None
     if isinstance(operation, keras.layers.Layer):
         if kind is keras.layers.Softmax:
             return SOFTMAX
         if kind in _PASSING_ON:
-            return _activation_behind(graph, operation.input)
+            return _activation_behind(called_on[0])
         if kind is keras.layers.Activation:
             named = _name_activation(operation.activation)
-            return _activation_behind(graph, operation.input) if named == LINEAR else named
+            return _activation_behind(called_on[0]) if named == LINEAR else named
         return _name_activation(operation.activation) if kind in _WITH_WEIGHTS else None
     # keras.ops.softmax(x) in the graph; the classes of operations have no public name.
     name = kind.__name__ if kind.__module__.startswith("keras.") else None
     return {"Softmax": SOFTMAX, "Sigmoid": SIGMOID}.get(name)
-
-
-def _outputs_of(operation):
-    try:
-        return tree.flatten(operation.output)
-    except AttributeError:
-        return []
 
 
 def _name_activation(function):

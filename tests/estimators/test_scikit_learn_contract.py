@@ -14,7 +14,7 @@ QUICK = {"epochs": 40, "batch_size": 64, "optimizer__learning_rate": 0.02, "mode
 
 WEIGHTS_ARE_NOT_COPIES = (
     "Keras divides a batch's weighted loss by the number of its rows, not by the sum of their weights, and a network "
-    "sees rows in shuffled mini-batches: a row of weight 2 meets other rows, and other updates, than the same row twice."
+    "sees rows in shuffled mini-batches: a row of weight 2 meets other rows, and other updates, than the row twice."
 )
 
 
