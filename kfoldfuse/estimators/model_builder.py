@@ -119,7 +119,8 @@ def read_compiled(model):
 
     Parameters
     ----------
-    model : keras.Model
+    model : object
+        Anything but a compiled Keras model has no settings.
 
     Returns
     -------
@@ -130,7 +131,7 @@ def read_compiled(model):
     ValueError
         If it was compiled with something that cannot be read back, or with loss weights.
     """
-    if not getattr(model, "compiled", False):
+    if not isinstance(model, keras.Model) or not model.compiled:
         return CompiledSettings()
     try:
         config = model.get_compile_config() or {}

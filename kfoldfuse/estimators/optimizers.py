@@ -90,7 +90,7 @@ def make_metrics(identifiers, y, units, *, independent, outputs):
     try:
         return resolve_metrics(identifiers, (None, *y.shape[1:]), (None, units))
     except (ValueError, TypeError) as error:
-        names = [name for name in vars(keras.metrics) if not name.startswith("_")]
+        names = ["accuracy", *(name for name in vars(keras.metrics) if not name.startswith("_"))]
         unknown = next((item for item in identifiers if isinstance(item, str) and item not in names), identifiers)
         raise ValueError(
             f"`metrics` must be Keras metrics: names, objects or functions. Got {unknown!r}, and Keras says: {error} "

@@ -137,6 +137,8 @@ def check_common_parameters(estimator):
             f"`on_member_failure` must be 'warn' or 'raise'. Got {estimator.on_member_failure!r}. "
             "Use 'warn' to leave members that fail out of the combination."
         )
+    if not isinstance(estimator.verbose, Integral):
+        problems.append(f"`verbose` must be an int. Got {estimator.verbose!r}. Use verbose=1 for a progress bar.")
     problems += _check_looking(estimator)
     check_callbacks(list_of(estimator.callbacks))
     return problems
