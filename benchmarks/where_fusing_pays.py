@@ -1,0 +1,69 @@
+"""Ten networks fused and one after another, as they get wider: where the gain ends.
+
+    python benchmarks/where_fusing_pays.py
+
+Both sides are traced before they are timed and run without Python per step, so that only the steps are compared.
+"""
+
+import argparse
+
+import keras
+import numpy as np
+from baselines import TightLoop, print_machine, seconds
+
+from kfoldfuse import FusedEnsembleRegressor
+
+
+def make_build(width):
+    def build():
+        return keras.Sequential(
+            [
+                keras.Input((50,)),
+                keras.layers.Dense(width, activation="relu"),
+                keras.layers.Dense(width, activation="relu"),
+                keras.layers.Dense(1),
+            ]
+        )
+
+    return build
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument(
+        "--widths", type=int, nargs="+", default=[16, 64, 256, 1024], help="units of both hidden layers"
+    )
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=5_000)
+    parser.add_argument("--quick", action="store_true", help="tiny: shows that it runs, figures mean nothing")
+    options = parser.parse_args()
+    if options.quick:
+        options.members, options.widths, options.epochs, options.rows = 2, [4, 8], 1, 200
+
+    print_machine()
+    print(
+        f"{options.members} members, {options.rows:,} x 50 rows, batch size {options.batch_size}; "
+        "seconds per epoch of all members\n"
+    )
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(options.rows, 50)).astype("float32")
+    y = (x[:, :1] * x[:, 1:2] + x[:, 2:3]).astype("float32")
+    row_sets = [np.arange(options.rows)] * options.members
+    print(f"{'hidden units':>14}{'one by one':>14}{'fused':>14}{'gain':>10}")
+    for width in options.widths:
+        build = make_build(width)
+        training = {"epochs": options.epochs, "batch_size": options.batch_size}
+        fused = FusedEnsembleRegressor(build, n_members=options.members, random_state=0, **training)
+        fused.fit(x, y)
+        fused_seconds = seconds(fused.fit, x, y) / options.epochs
+        tight = TightLoop(build, "mean_squared_error", x, y, row_sets, **training)
+        tight.run()
+        tight_seconds = seconds(tight.run) / options.epochs
+        gain = tight_seconds / fused_seconds
+        print(f"{f'{width}-{width}':>14}{tight_seconds:>14.3f}{fused_seconds:>14.3f}{gain:>10.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
