@@ -139,27 +139,49 @@ class FittingMixin:
 
     def _preprocess(self, fit):
         if self._has_transformer():
-            y = fit.targets.numbers if fit.targets.classes is None or fit.targets.indicator else fit.targets.codes
-            fit.transformers, fit.data = preprocessing.fit_transformers(self.preprocessor, fit.x, y, fit.rows)
+            fit.transformers, fit.data = preprocessing.fit_transformers(
+                self.preprocessor, fit.x, fit.targets.numbers, fit.rows
+            )
         else:
             fit.data = [fit.x] * len(fit.rows)
 
     def _make_template(self, fit):
         """Build the network, read what its outputs are, and settle optimizer, loss, metrics and the numbers of y."""
-        x = fit.data[0]
         # The kind of the targets is what a model's function asks for, so a loss that settles it comes first.
-        given_loss = head.make_loss(self.loss)
-        fit.targets = targets.settle_kind(fit.targets, None, given_loss)
+        loss = head.make_loss(self.loss)
+        fit.targets = targets.settle_kind(fit.targets, None, loss)
+        fit.template, compiled = self._build(fit)
+        if loss is None:
+            loss = head.make_loss(compiled.loss)
+        fit.units, activation = head.count_units(fit.template.graph), head.find_activation(fit.template.graph)
+        fit.targets = targets.settle_kind(fit.targets, activation, loss)
+        targets.check_units(fit.targets, fit.units, activation)
+        targets.check_loss(fit.targets, fit.units, loss)
+        self._check_classes(fit)
+        fit.outputs = head.NUMBERS if fit.targets.classes is None else head.read_outputs(activation, loss)
+        if loss is None:
+            loss = targets.default_loss(fit.targets, fit.units, fit.outputs)
+        fit.y = targets.encode(fit.targets, fit.units, loss)
+        fit.settings = self._make_settings(fit, loss, compiled)
+        distinct = {id(data): data for data in fit.data}
+        fitted = {key: inputs.fit_to_template(fit.template, data) for key, data in distinct.items()}
+        fit.data = [fitted[id(data)] for data in fit.data]  # members that shared an array still do
+
+    def _build(self, fit):
+        """The template, and what its model was compiled with."""
+        x = fit.data[0]
         meta = model_builder.make_meta(self, x, fit.targets)
         build = model_builder.make_builder(self.model, self._keywords_of("model__"), meta)
         built = []
 
         def build_noted():
             model = build()
-            if not built:  # members are built by the same function later
-                built.append(model)
+            if not built:  # the same function builds members later
+                built.append(model_builder.read_compiled(model))
             return model
 
+        if isinstance(self.model, keras.Model):
+            built.append(model_builder.read_compiled(self.model))
         builder = build_noted
         if preprocessing.is_normalization(self.preprocessor):
             if inputs.has_several(x):
@@ -167,26 +189,9 @@ class FittingMixin:
                     "`preprocessor` must be None where X holds several inputs. Got a dict or list of arrays. "
                     "Put the preprocessing into the model, as Keras layers."
                 )
-            builder = preprocessing.prepend_normalization(self.preprocessor, build_noted, x)
-        compiled = model_builder.read_compiled(self.model)
+            builder = preprocessing.prepend_normalization(self.preprocessor, build_noted, x.shape[1:], x.dtype)
         template = make_template(builder, seed=fit.entropy % 2**31, input_specs=inputs.input_specs(x))
-        if not isinstance(self.model, keras.Model):
-            compiled = model_builder.read_compiled(built[0])
-
-        graph = template.graph
-        fit.units, activation = head.count_units(graph), head.find_activation(graph)
-        loss = given_loss if given_loss is not None else head.make_loss(compiled.loss)
-        fit.targets = targets.settle_kind(fit.targets, activation, loss)
-        targets.check_units(fit.targets, fit.units, activation)
-        fit.outputs = head.NUMBERS if fit.targets.classes is None else head.read_outputs(activation, loss)
-        if loss is None:
-            loss = targets.default_loss(fit.targets, fit.units, fit.outputs)
-        self._check_classes(fit)
-        fit.y = targets.encode(fit.targets, fit.units, loss)
-        fit.template, fit.settings = template, self._make_settings(fit, loss, compiled)
-        distinct = {id(data): data for data in fit.data}
-        fitted = {key: inputs.fit_to_template(template, data) for key, data in distinct.items()}
-        fit.data = [fitted[id(data)] for data in fit.data]  # members that shared an array still do
+        return template, built[0]
 
     def _make_settings(self, fit, loss, compiled):
         keywords = self._keywords_of("optimizer__")

@@ -76,7 +76,7 @@ def transform(transformer, x):
     return array
 
 
-def prepend_normalization(preprocessor, build, x):
+def prepend_normalization(preprocessor, build, shape, dtype):
     """A builder of the model behind a normalisation layer with the preprocessor's settings.
 
     Parameters
@@ -85,7 +85,10 @@ def prepend_normalization(preprocessor, build, x):
         Not modified; statistics that it was adapted to are not used.
     build : callable
         Returns the model.
-    x : ndarray
+    shape : tuple of int
+        Of one row of X.
+    dtype : numpy.dtype
+        Of X.
 
     Returns
     -------
@@ -95,8 +98,7 @@ def prepend_normalization(preprocessor, build, x):
     def build_normalized():
         model = build()
         layer = _fresh(preprocessor)
-        kind = keras.config.floatx() if x.dtype.kind not in "iu" else x.dtype.name
-        data = keras.Input(x.shape[1:], dtype=kind)
+        data = keras.Input(shape, dtype=dtype.name if dtype.kind in "iu" else keras.config.floatx())
         return keras.Model(data, model(layer(data)), name=f"normalized_{model.name}")
 
     return build_normalized

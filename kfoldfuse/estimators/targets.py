@@ -222,6 +222,34 @@ def check_units(targets, units, activation):
         )
 
 
+def check_loss(targets, units, loss):
+    """Refuse a loss over classes on a single unit: it would be 0 whatever the network does.
+
+    Parameters
+    ----------
+    targets : Targets
+    units : int
+    loss : keras.losses.Loss or None
+
+    Raises
+    ------
+    ValueError
+    """
+    if targets.classes is not None and units == 1 and isinstance(loss, _OVER_CLASSES):
+        raise ValueError(
+            f"`loss` must be a binary one for a model that ends in 1 unit. Got {type(loss).__name__}. "
+            "Use loss='binary_crossentropy', or end the model in 2 softmax units."
+        )
+
+
+_OVER_CLASSES = (
+    keras.losses.CategoricalCrossentropy,
+    keras.losses.CategoricalFocalCrossentropy,
+    keras.losses.CategoricalHinge,
+    keras.losses.SparseCategoricalCrossentropy,
+)
+
+
 def default_loss(targets, units, outputs):
     """Loss for ``loss=None``.
 

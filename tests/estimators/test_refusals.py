@@ -95,6 +95,11 @@ CASES = {
         "The model must end in softmax or sigmoid for this loss of a classifier. Got linear units with "
         "MeanSquaredError. Give the last layer an activation, or use loss=None.",
     ),
+    "loss over classes of one unit": (
+        lambda: ENSEMBLE(loss="categorical_crossentropy").fit(X, Y > 0),
+        "`loss` must be a binary one for a model that ends in 1 unit. Got CategoricalCrossentropy. Use "
+        "loss='binary_crossentropy', or end the model in 2 softmax units.",
+    ),
     "several outputs": (
         lambda: ENSEMBLE(two_outputs).fit(X, Y),
         "The model must have one output of shape (batch, units). Got 2 of shape (None, 3), (None, 3). End the model in "

@@ -14,10 +14,12 @@ def fits(kind, X, y, *settings, **fit_params):
     return [kind(**each).fit(X, y, **fit_params) for each in settings]
 
 
-@pytest.mark.parametrize("max_fused", [1, 2, 3])
-def test_max_fused_does_not_change_members(line, quick, max_fused):
+@pytest.mark.parametrize(("max_fused", "n_jobs"), [(1, None), (2, None), (3, None), (1, 2)])
+def test_programs_do_not_change_members(line, quick, max_fused, n_jobs):
     X, y = line
-    together, parts = fits(FusedKFoldRegressor, X, y, {**quick, "cv": 3}, {**quick, "cv": 3, "max_fused": max_fused})
+    settings = {**quick, "cv": 3}
+    parts = {**settings, "max_fused": max_fused, "n_jobs": n_jobs}
+    together, parts = fits(FusedKFoldRegressor, X, y, settings, parts)
     np.testing.assert_allclose(together.predict_members(X), parts.predict_members(X), rtol=1e-5, atol=1e-6)
     assert sum(parts.fusion_report_["chunks"]) == 3
     assert max(parts.fusion_report_["chunks"]) <= max_fused
@@ -303,7 +305,6 @@ def test_compiled_model_brings_its_settings(blobs):
     assert type(member.optimizer) is keras.optimizers.SGD
     assert member.optimizer.momentum == 0.9
     assert set(classifier.history_[0]) == {"loss", "accuracy"}
-    slow = FusedKFoldClassifier(build, cv=3, epochs=1, optimizer__learning_rate=0.25, metrics=["mse"], loss=None)
     slow = FusedKFoldClassifier(build, cv=3, epochs=1, optimizer__learning_rate=0.25).fit(X, y)
     assert float(slow.members_[0].optimizer.learning_rate) == pytest.approx(0.25)
     assert slow.members_[0].optimizer.momentum == 0.9
