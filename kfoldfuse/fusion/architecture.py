@@ -44,7 +44,7 @@ def has_graph(model):
 
 
 def copy_model(model):
-    """A copy of `model` with the same architecture and weights of its own.
+    """A copy of `model` with the same architecture and weights of its own, not compiled.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def copy_model(model):
     try:
         with keras.saving.custom_object_scope(classes), _quiet_about_lambdas():
             if not has_graph(model):
-                return keras.models.clone_model(model)
+                return type(model).from_config(model.get_config())
             return _copy_graph(model, {})
     except Exception as error:
         raise UnfusableModelError(
@@ -73,7 +73,19 @@ def _copy_graph(model, copies):
             copies[id(layer)] = _copy_graph(layer, copies) if has_graph(layer) else _copy_layer(layer)
         return copies[id(layer)]
 
+    # Keras compiles a clone like its original, and looks a user's own loss or metric up by name, in vain. Hence not
+    # `clone_model` for a Sequential, and of a compiled functional model only its graph.
+    if type(model) is keras.Sequential:
+        inputs = [keras.Input(batch_shape=one.shape, dtype=one.dtype, name=one.name) for one in _inputs(model)]
+        layers = [copy_once(layer) for layer in model.layers]
+        return keras.Sequential([*inputs, *layers], name=model.name, trainable=model.trainable)
+    if model.compiled:
+        model = keras.Model(model.input, model.output, name=model.name, trainable=model.trainable)
     return keras.models.clone_model(model, clone_function=copy_once)
+
+
+def _inputs(model):
+    return getattr(model, "inputs", [])  # Keras raises AttributeError where it does not know them
 
 
 def _copy_layer(layer):

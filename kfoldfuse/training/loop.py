@@ -61,6 +61,12 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
         In the order of the jobs.
     report : list of ChunkReport
         One per program.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Where Ctrl-C came before any member had done an epoch. Later on, the epochs done are kept; a member that had not
+        begun comes back as failed.
     """
     for job in jobs:
         check_optimizer(job.settings.optimizer)
@@ -73,12 +79,43 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
     if in_parallel:
         done = joblib.Parallel(n_jobs=n_jobs, prefer="threads")(joblib.delayed(_train_chunk)(*part) for part in parts)
     else:
-        done = [_train_chunk(*part) for part in parts]
+        done = _train_in_turn(parts)
     results = [None] * len(jobs)
     for chunk, (chunk_results, _) in zip(chunks, done, strict=True):
         for position, result in zip(chunk.positions, chunk_results, strict=True):
             results[position] = result
     return results, [report for _, report in done]
+
+
+def _train_in_turn(parts):
+    done, interrupted = [], False
+    for part in parts:
+        try:
+            if interrupted:
+                raise KeyboardInterrupt
+            done.append(_train_chunk(*part))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            done.append(_not_begun(*part))
+        interrupted = done[-1][0][0].interrupted
+    return done
+
+
+def _not_begun(jobs, group, verbose):
+    """Results of members that Ctrl-C kept from their first epoch; those that had been trained before stay as they are."""
+    failure = Failure(0, "training was interrupted before its first epoch")
+    results = [
+        FitResult(
+            state=job.start or initial_state(job.template, job.seed),
+            history={},
+            n_epochs=0,
+            failure=failure if job.start is None else None,
+            interrupted=True,
+        )
+        for job in jobs
+    ]
+    return results, ChunkReport(group, len(jobs), {}, 0.0, 0.0)
 
 
 def _train_chunk(jobs, group, verbose):
@@ -96,6 +133,8 @@ def _train_chunk(jobs, group, verbose):
             run.run_epoch(epoch)
             first_epoch_done = first_epoch_done or time.perf_counter()
     except KeyboardInterrupt:
+        if first_epoch_done is None:
+            raise
         interrupted = True
     results = run.finish(interrupted)
     ended = time.perf_counter()

@@ -29,7 +29,10 @@ def template_signature(template):
 def _is_plain(layer):
     """Whether the layer is one of Keras' own, configured by nothing but Keras' own objects and plain values."""
     kind = type(layer)
-    if not kind.__module__.startswith("keras.") or kind is keras.layers.Lambda or hasattr(layer, "adapt"):
+    if not kind.__module__.startswith("keras.") or kind is keras.layers.Lambda:
+        return False
+    # What other layers learn by `adapt` (a vocabulary) is no variable and not all in the config.
+    if hasattr(layer, "adapt") and kind is not keras.layers.Normalization:
         return False
     return all(_is_plain_setting(value) for value in vars(layer).values())
 

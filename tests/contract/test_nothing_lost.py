@@ -4,6 +4,7 @@ import copy
 
 import keras
 import numpy as np
+import pytest
 
 from kfoldfuse.training import train
 
@@ -23,6 +24,32 @@ def test_ctrl_c_keeps_the_epochs_done(make_jobs):
         assert one.history == other.history
         for a, b in zip(one.state.values, other.state.values, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_before_the_first_epoch_is_passed_on(make_jobs):
+    class AtOnce(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(make_jobs(callbacks=(AtOnce(),)))
+
+
+def test_ctrl_c_keeps_programs_from_beginning_that_had_not(make_jobs):
+    interrupted, _ = train(make_jobs(epochs=5, callbacks=(Interrupt(),)), max_fused=1)
+    assert [result.n_epochs for result in interrupted] == [2, 0, 0]
+    assert [result.failure is None for result in interrupted] == [True, False, False]
+    assert interrupted[2].failure.cause == "training was interrupted before its first epoch"
+    assert all(result.interrupted for result in interrupted)
+
+
+def test_ctrl_c_leaves_members_as_they_were_that_had_been_trained_before(make_jobs):
+    before, _ = train(make_jobs(epochs=1))
+    jobs = make_jobs(epochs=5, callbacks=(Interrupt(),))
+    jobs = [make_jobs.replace(job, start=result.state) for job, result in zip(jobs, before, strict=True)]
+    interrupted, _ = train(jobs, max_fused=1)
+    assert interrupted[2].failure is None
+    np.testing.assert_array_equal(interrupted[2].state.values[0], before[2].state.values[0])
 
 
 def test_training_touches_nothing_of_the_callers(make_jobs):

@@ -9,7 +9,7 @@ import pytest
 from keras import layers
 
 from kfoldfuse.exceptions import UnfusableModelError
-from kfoldfuse.fusion.template import SEED, draw_initial_weights, make_template, member_model
+from kfoldfuse.fusion.template import SEED, copy_model, draw_initial_weights, make_template, member_model
 
 
 def template_of(*make_layers, shape=(4,), seed=0):
@@ -238,3 +238,27 @@ def test_a_function_that_builds_something_else_each_time_is_refused():
         "`model` must build the same architecture whenever it is called. Got weights of shapes [(4, 3), (3,)] after "
         "[(4, 2), (2,)]. Make the function depend on its arguments only."
     )
+
+
+def test_a_compiled_model_is_copied_without_looking_up_its_loss():
+    def own_loss(y_true, y_pred):
+        return keras.ops.mean(keras.ops.square(y_true - y_pred))
+
+    inputs = keras.Input((4,))
+    inner = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    inner.compile(loss=own_loss)
+    models = [
+        keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(1, trainable=False)]),
+        keras.Sequential([layers.Dense(3), layers.Dense(1)]),
+        keras.Model(inputs, layers.Dense(1, trainable=False)(inner(inputs))),
+    ]
+    for model in models:
+        model.compile("sgd", loss=own_loss, metrics=[lambda y_true, y_pred: y_pred])
+        nodes = [len(layer._inbound_nodes) for layer in model.layers]
+        copied = copy_model(model)
+        assert type(copied) is type(model)
+        assert not copied.compiled
+        assert [layer.trainable for layer in copied.layers] == [layer.trainable for layer in model.layers]
+        assert [v.shape for v in copied.variables] == [v.shape for v in model.variables]
+        assert [len(layer._inbound_nodes) for layer in model.layers] == nodes
+        assert model.compiled

@@ -51,6 +51,13 @@ def test_what_members_may_differ_in_does_not(make_jobs, other):
     assert sizes(make_jobs(n_folds=2) + make_jobs(n_folds=3, **other)) == [(0, 5)]
 
 
+def test_networks_with_a_normalization_of_their_own_share_a_program(make_jobs):
+    def build():
+        return keras.Sequential([keras.Input((4,)), keras.layers.Normalization(), keras.layers.Dense(1)])
+
+    assert sizes(make_jobs(n_folds=2, build=build) + make_jobs(n_folds=2, build=build)) == [(0, 4)]
+
+
 def test_functions_of_one_name_are_not_taken_for_one_another(make_jobs):
     def loss_by(factor):
         def loss(y_true, y_pred):
