@@ -103,7 +103,7 @@ def _train_in_turn(parts):
 
 
 def _not_begun(jobs, group, verbose):
-    """Results of members that Ctrl-C kept from their first epoch; those that had been trained before stay as they are."""
+    """Results of members that Ctrl-C kept from their first epoch; what had been trained before stays as it is."""
     failure = Failure(0, "training was interrupted before its first epoch")
     results = [
         FitResult(
