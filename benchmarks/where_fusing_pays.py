@@ -2,7 +2,8 @@
 
     python benchmarks/where_fusing_pays.py
 
-Both sides are traced before they are timed and run without Python per step, so that only the steps are compared.
+All ways are traced before they are timed and run without Python per step, so that only the steps are compared. With
+max_fused=1 kfoldfuse itself trains one member after another.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def main():
         "--widths", type=int, nargs="+", default=[16, 64, 256, 1024], help="units of both hidden layers"
     )
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rows", type=int, default=5_000)
     parser.add_argument("--quick", action="store_true", help="tiny: shows that it runs, figures mean nothing")
     options = parser.parse_args()
@@ -51,18 +52,21 @@ def main():
     x = generator.normal(size=(options.rows, 50)).astype("float32")
     y = (x[:, :1] * x[:, 1:2] + x[:, 2:3]).astype("float32")
     row_sets = [np.arange(options.rows)] * options.members
-    print(f"{'hidden units':>14}{'one by one':>14}{'fused':>14}{'gain':>10}")
+    print(f"{'hidden units':>14}{'tight loop':>14}{'max_fused=1':>14}{'fused':>14}{'tight / fused':>16}")
     for width in options.widths:
         build = make_build(width)
         training = {"epochs": options.epochs, "batch_size": options.batch_size}
-        fused = FusedEnsembleRegressor(build, n_members=options.members, random_state=0, **training)
-        fused.fit(x, y)
-        fused_seconds = seconds(fused.fit, x, y) / options.epochs
         tight = TightLoop(build, "mean_squared_error", x, y, row_sets, **training)
-        tight.run()
-        tight_seconds = seconds(tight.run) / options.epochs
-        gain = tight_seconds / fused_seconds
-        print(f"{f'{width}-{width}':>14}{tight_seconds:>14.3f}{fused_seconds:>14.3f}{gain:>10.1f}", flush=True)
+        estimators = [
+            FusedEnsembleRegressor(build, n_members=options.members, max_fused=size, random_state=0, **training)
+            for size in (1, "auto")
+        ]
+        timed = []
+        for function, *data in [(tight.run,), *((estimator.fit, x, y) for estimator in estimators)]:
+            function(*data)  # traces
+            timed.append(seconds(function, *data) / options.epochs)
+        cells = "".join(f"{value:>14.3f}" for value in timed)
+        print(f"{f'{width}-{width}':>14}{cells}{timed[0] / timed[2]:>16.1f}", flush=True)
 
 
 if __name__ == "__main__":

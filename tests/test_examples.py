@@ -52,7 +52,7 @@ def test_a_benchmark_compares_all_ways(script):
 @pytest.mark.slow
 def test_the_benchmark_of_widths_has_a_row_for_each():
     output = run("benchmarks/where_fusing_pays.py", "--quick")
-    assert re.findall(r"^ +(4-4|8-8) +\d+\.\d+ +\d+\.\d+ +\d+\.\d$", output, re.MULTILINE) == ["4-4", "8-8"]
+    assert re.findall(r"^ +(4-4|8-8)(?: +\d+\.\d+){4}$", output, re.MULTILINE) == ["4-4", "8-8"]
 
 
 def test_every_example_and_benchmark_has_a_test():
