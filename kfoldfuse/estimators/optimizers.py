@@ -5,6 +5,7 @@ import keras
 from kfoldfuse.estimators.head import LOGITS
 from kfoldfuse.estimators.parameters import list_of, suggest
 from kfoldfuse.training import resolve_metrics
+from kfoldfuse.training.optimizer import copy_optimizer
 
 DEFAULT_OPTIMIZER = "adam"
 
@@ -36,7 +37,7 @@ def make_optimizer(identifier, keywords):
             f"`optimizer__NAME` must be an argument of {type(found).__name__}: {', '.join(config)}. "
             f"Got {unknown[0]!r}. {suggest(unknown[0], config)}"
         )
-    return type(found).from_config({**config, **keywords})
+    return copy_optimizer(found, **keywords)
 
 
 def _find(identifier):

@@ -71,6 +71,19 @@ def make_stateless(optimizer):
     return optimizer
 
 
+def weight_decay_exclusions(optimizer):
+    """What `optimizer.exclude_from_weight_decay` was told: (ids of variables, pattern of names). No config has it."""
+    variables = getattr(optimizer, "_exclude_from_weight_decay", set())
+    return variables, getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+
+
+def exclude_from_weight_decay(optimizer, variables, pattern):
+    """Tell another optimizer what `weight_decay_exclusions` read."""
+    if variables or pattern is not None:
+        optimizer._exclude_from_weight_decay = set(variables)
+        optimizer._exclude_from_weight_decay_pattern = pattern
+
+
 def moving_averages(optimizer):
     """The variables of an optimizer with `use_ema` that hold the averages, one per trainable variable."""
     return optimizer._model_variables_moving_average

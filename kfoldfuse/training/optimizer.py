@@ -12,7 +12,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from kfoldfuse.training._keras_private import make_stateless, moving_averages
+from kfoldfuse.training._keras_private import (
+    exclude_from_weight_decay,
+    make_stateless,
+    moving_averages,
+    weight_decay_exclusions,
+)
 from kfoldfuse.training.engine_members import over_members
 from kfoldfuse.training.signature import has_learning_rate_variable
 
@@ -137,18 +142,26 @@ def check_optimizer(optimizer):
     Raises
     ------
     ValueError
-        For `MultiOptimizer`, whose parts Keras cannot copy.
+        For `MultiOptimizer`, whose parts Keras cannot copy, and for weight decay that leaves out one model's variables.
     """
     if isinstance(optimizer, getattr(keras.optimizers, "MultiOptimizer", ())):
         raise ValueError(
             "`optimizer` must be one optimizer for all variables. Got MultiOptimizer. Train with one optimizer, or "
             "freeze layers by `trainable=False` instead."
         )
+    variables, _ = weight_decay_exclusions(optimizer)
+    if variables:
+        raise ValueError(
+            "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...), "
+            "and members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
+        )
 
 
-def copy_optimizer(optimizer):
-    """A fresh, unbuilt optimizer with the same settings."""
-    return type(optimizer).from_config(copy.deepcopy(optimizer.get_config()))
+def copy_optimizer(optimizer, **changes):
+    """A fresh, unbuilt optimizer with the same settings, but for `changes` of its config."""
+    fresh = type(optimizer).from_config({**copy.deepcopy(optimizer.get_config()), **changes})
+    exclude_from_weight_decay(fresh, *weight_decay_exclusions(optimizer))
+    return fresh
 
 
 def _stateless_copy(optimizer):

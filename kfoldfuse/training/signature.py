@@ -7,7 +7,7 @@ import types
 import keras
 
 from kfoldfuse.fusion.template import describe
-from kfoldfuse.training._keras_private import all_layers, wrapped_function
+from kfoldfuse.training._keras_private import all_layers, weight_decay_exclusions, wrapped_function
 from kfoldfuse.training.losses import FunctionLoss
 
 _WHERE_EXPORTED = (keras.optimizers, keras.losses, keras.metrics)
@@ -70,6 +70,7 @@ def settings_signature(settings):
     without = ("name", "learning_rate") if has_learning_rate_variable(optimizer) else ("name",)
     return (
         object_signature(optimizer, without),
+        weight_decay_exclusions(optimizer)[1],
         object_signature(settings.loss, ("name",)),
         tuple(object_signature(metric) for metric in settings.metrics),
         tuple(object_signature(metric) for metric in settings.weighted_metrics),

@@ -38,9 +38,15 @@ CONFIGURED = {
     "SGD averaging and overwriting": lambda: keras.optimizers.SGD(0.05, use_ema=True, ema_overwrite_frequency=3),
     "SGD with a loss scale": lambda: keras.optimizers.SGD(0.05, loss_scale_factor=8.0),
     "LossScaleOptimizer": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05)),
+    "AdamW without decay of biases": lambda: without_decay_of_biases(keras.optimizers.AdamW(0.05, weight_decay=0.3)),
     "SGD cosine": lambda: keras.optimizers.SGD(schedules.CosineDecay(0.1, 6)),
     "SGD steps": lambda: keras.optimizers.SGD(schedules.PiecewiseConstantDecay([3, 7], [0.1, 0.05, 0.01])),
 }
+
+
+def without_decay_of_biases(optimizer):
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    return optimizer
 
 
 def build():
@@ -140,3 +146,23 @@ def test_several_optimizers_in_one_are_refused(make_jobs):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         train(make_jobs(build=build, optimizer=optimizer))
+
+
+def test_weight_decay_that_leaves_out_variables_of_one_model_is_refused(make_jobs):
+    optimizer = keras.optimizers.AdamW()
+    optimizer.exclude_from_weight_decay(var_list=[build().layers[0].bias])
+    message = (
+        "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...), and "
+        "members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        train(make_jobs(build=build, optimizer=optimizer))
+
+
+@pytest.mark.usefixtures("float64")
+def test_what_is_left_out_of_weight_decay_matters(make_jobs):
+    decayed, spared = (
+        train(make_jobs(build=build, optimizer=make(keras.optimizers.AdamW(0.05, weight_decay=0.3)), epochs=1))[0][0]
+        for make in (lambda optimizer: optimizer, without_decay_of_biases)
+    )
+    assert not np.array_equal(decayed.state.values[1], spared.state.values[1])
