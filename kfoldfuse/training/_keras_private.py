@@ -99,6 +99,11 @@ def wrapped_function(metric):
     return metric._fn, metric._fn_kwargs
 
 
+def wrapped_arguments(value):
+    """Keyword arguments that a loss or metric of Keras hands to its function; its config does not hold all of them."""
+    return getattr(value, "_fn_kwargs", {})
+
+
 def all_layers(model):
     """The model, its layers, and the layers inside those. Public `layers` stops at wrappers such as Bidirectional."""
     return list(model._flatten_layers())

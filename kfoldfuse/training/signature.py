@@ -7,7 +7,12 @@ import types
 import keras
 
 from kfoldfuse.fusion.template import describe
-from kfoldfuse.training._keras_private import all_layers, weight_decay_exclusions, wrapped_function
+from kfoldfuse.training._keras_private import (
+    all_layers,
+    weight_decay_exclusions,
+    wrapped_arguments,
+    wrapped_function,
+)
 from kfoldfuse.training.losses import FunctionLoss
 
 _WHERE_EXPORTED = (keras.optimizers, keras.losses, keras.metrics)
@@ -44,7 +49,8 @@ def _is_plain_setting(value):
         return (value.__module__ or "").startswith("keras.")
     if isinstance(value, (keras.Initializer, keras.Regularizer, keras.constraints.Constraint)):
         return type(value).__module__.startswith("keras.")
-    return True
+    # An object that is called (an activation, a regulariser) may hold anything, and its config tells its class only.
+    return not callable(value) or type(value).__module__.startswith("keras.")
 
 
 def object_signature(value, without=()):
@@ -61,7 +67,9 @@ def object_signature(value, without=()):
     text = json.dumps({key: item for key, item in config.items() if key not in without}, sort_keys=True, default=repr)
     if "function" in text or "lambda" in text:
         return value
-    return (kind.__name__, text, getattr(value, "dtype", None))
+    # Huber leaves `delta` out of its config, CosineSimilarity and SparseCategoricalCrossentropy leave out `axis`.
+    arguments = sorted((name, repr(given)) for name, given in wrapped_arguments(value).items())
+    return (kind.__name__, text, tuple(arguments), getattr(value, "dtype", None))
 
 
 def settings_signature(settings):

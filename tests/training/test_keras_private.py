@@ -67,6 +67,11 @@ def test_the_function_of_a_wrapped_metric_is_found():
     assert _keras_private.wrapped_function(metric) == (max, {"key": abs})
 
 
+def test_the_arguments_that_a_loss_hands_on_are_found():
+    assert _keras_private.wrapped_arguments(keras.losses.Huber(delta=3.0)) == {"delta": 3.0}
+    assert _keras_private.wrapped_arguments(keras.metrics.Mean()) == {}
+
+
 def test_all_layers_are_found_inside_wrappers():
     layers = keras.layers
     model = keras.Sequential([keras.Input((3, 2)), layers.Bidirectional(layers.LSTM(2))])

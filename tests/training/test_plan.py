@@ -77,6 +77,51 @@ def test_lambda_layers_are_not_taken_for_one_another(make_jobs):
     assert sizes(make_jobs(n_folds=2, build=net(1.0)) + make_jobs(n_folds=2, build=net(2.0))) == [(0, 2), (1, 2)]
 
 
+class Scaled:
+    """An activation or regulariser whose config, for Keras, is the name of its class."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return x * self.factor
+
+
+class Penalty(Scaled):
+    def __call__(self, weights):
+        return self.factor * keras.ops.sum(keras.ops.square(weights))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda factor: {"activation": Scaled(factor)},
+        lambda factor: {"kernel_regularizer": Penalty(factor)},
+        lambda factor: {"bias_constraint": Scaled(factor)},
+    ],
+    ids=["activation", "regularizer", "constraint"],
+)
+def test_objects_that_can_be_called_are_not_taken_for_one_another(make_jobs, settings):
+    def net(factor):
+        return lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, **settings(factor))])
+
+    assert sizes(make_jobs(n_folds=2, build=net(0.5)) + make_jobs(n_folds=2, build=net(2.0))) == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (keras.losses.Huber(delta=0.1), keras.losses.Huber(delta=3.0)),
+        (keras.losses.CosineSimilarity(axis=-1), keras.losses.CosineSimilarity(axis=1)),
+        (keras.losses.Tversky(alpha=0.1), keras.losses.Tversky(alpha=0.9)),
+    ],
+    ids=["huber", "cosine", "tversky"],
+)
+def test_losses_differ_by_arguments_that_their_config_lacks(make_jobs, one, other):
+    jobs = [*make_jobs(n_folds=2, loss=one), *make_jobs(n_folds=2, loss=other), *make_jobs(n_folds=2, loss=one)]
+    assert sizes(jobs) == [(0, 4), (1, 2)]
+
+
 def test_auto_cuts_by_memory(make_jobs, monkeypatch):
     jobs = make_jobs(n_folds=6)
     one = planning._members_in_memory(jobs[0])
