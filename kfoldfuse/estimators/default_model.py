@@ -13,8 +13,8 @@ def default_model(meta, hidden_units=(64, 64), activation="relu", dropout=0.0):
     ----------
     meta : mapping
         What the estimator knows about the data.
-    hidden_units : sequence of int, default=(64, 64)
-        Units of each hidden layer.
+    hidden_units : int or sequence of int, default=(64, 64)
+        Units of each hidden layer; one number is one layer.
     activation : str or callable, default="relu"
         Activation of the hidden layers.
     dropout : float, default=0.0
@@ -33,7 +33,7 @@ def default_model(meta, hidden_units=(64, 64), activation="relu", dropout=0.0):
     heads = {"multiclass": "softmax", "binary": "sigmoid", "multilabel": "sigmoid", "regression": "linear"}
     inputs = keras.Input(meta["X_shape_"][1:])
     hidden = inputs if len(inputs.shape) == 2 else keras.layers.Flatten()(inputs)
-    for units in hidden_units:
+    for units in [hidden_units] if isinstance(hidden_units, int) else hidden_units:
         hidden = keras.layers.Dense(units, activation=activation)(hidden)
         if dropout:
             hidden = keras.layers.Dropout(dropout)(hidden)

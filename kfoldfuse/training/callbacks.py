@@ -53,6 +53,26 @@ def check_callbacks(callbacks):
             )
 
 
+def check_monitors(callbacks, names):
+    """Refuse, before any training, a Keras callback that monitors what no epoch will report.
+
+    Parameters
+    ----------
+    callbacks : sequence of keras.callbacks.Callback
+    names : list of str
+        Entries of the logs of an epoch. A callback of the user's own may add others, so then nothing is refused.
+    """
+    if any(not type(callback).__module__.startswith("keras.") for callback in callbacks):
+        return
+    for callback in callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if monitor is not None and monitor not in (*names, "learning_rate"):
+            raise ValueError(
+                f"`monitor` of {type(callback).__name__} must be one of {', '.join(names)}. Got {monitor!r}. Add the "
+                "metric to `metrics`, or set `validation` for names that begin with val_."
+            )
+
+
 def _overrides(callback, hook):
     if hook in vars(callback):  # as LambdaCallback does it
         return True

@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 
 from kfoldfuse.training import engine
 from kfoldfuse.training.batches import make_schedule, padded_batch_size, row_order
-from kfoldfuse.training.callbacks import MemberCallbacks, MemberView, check_callbacks
+from kfoldfuse.training.callbacks import MemberCallbacks, MemberView, check_callbacks, check_monitors
 from kfoldfuse.training.initial import initial_state
 from kfoldfuse.training.job import Failure, FitResult, MemberState
 from kfoldfuse.training.optimizer import check_optimizer
@@ -157,6 +157,8 @@ class _Run:
         self._padded = padded
         self._rows = [job.rows + offset for job, offset in zip(jobs, offsets, strict=True)]
         self._validation = _validation_schedule(jobs, offsets, padded)
+        for job in jobs:
+            check_monitors(job.settings.callbacks, _log_names(self.program, job))
         self._state = self.program.initial_state(
             [(job.start or initial_state(job.template, job.seed), job.settings.optimizer) for job in jobs]
         )
@@ -289,6 +291,11 @@ class _Run:
             self._state = self.program.with_arrays(self._state, *self._host)
             self._written = False
             self._host = None
+
+
+def _log_names(program, job):
+    names = ["loss", *program.metrics.names]
+    return names if job.validation_rows is None else [*names, *(f"val_{name}" for name in names)]
 
 
 def _positions(some, variables):

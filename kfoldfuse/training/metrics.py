@@ -68,8 +68,7 @@ class MemberMetrics:
         self.metrics = [copy_metric(metric) for metric in (*metrics, *weighted_metrics)]
         self._weighted = [False] * len(metrics) + [True] * len(weighted_metrics)
         for metric in self.metrics:
-            metric.update_state(y_true, y_pred)
-            metric.reset_state()
+            _build(metric, y_true, y_pred)
         self.names = _unique_names([metric.name for metric in self.metrics], len(metrics))
 
     def initial_states(self, n_members):
@@ -99,6 +98,19 @@ class MemberMetrics:
             )
             for name, metric, state in zip(self.names, self.metrics, states, strict=True)
         }
+
+
+def _build(metric, y_true, y_pred):
+    """Make the metric's variables; where it cannot take such targets, this tells so before any training."""
+    try:
+        metric.update_state(y_true, y_pred)
+    except Exception as error:
+        raise ValueError(
+            f"`metrics` must take targets of shape {('n_rows', *y_true.shape[1:])} and predictions of shape "
+            f"{('n_rows', *y_pred.shape[1:])}. Got {metric.name!r}, and Keras says: {str(error).strip()} "
+            "Give y in the form that the metric needs (one-hot, for many), or take another metric."
+        ) from error
+    metric.reset_state()
 
 
 def _update(metric, state, y_true, y_pred, sample_weight):

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from kfoldfuse.training._keras_private import (
+    config_of,
     exclude_from_weight_decay,
     make_stateless,
     moving_averages,
@@ -152,14 +153,14 @@ def check_optimizer(optimizer):
     variables, _ = weight_decay_exclusions(optimizer)
     if variables:
         raise ValueError(
-            "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...), "
-            "and members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
+            "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...). "
+            "Members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
         )
 
 
 def copy_optimizer(optimizer, **changes):
     """A fresh, unbuilt optimizer with the same settings, but for `changes` of its config."""
-    fresh = type(optimizer).from_config({**copy.deepcopy(optimizer.get_config()), **changes})
+    fresh = type(optimizer).from_config({**config_of(optimizer), **changes})
     exclude_from_weight_decay(fresh, *weight_decay_exclusions(optimizer))
     return fresh
 

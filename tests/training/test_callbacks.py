@@ -138,3 +138,25 @@ def test_callbacks_that_cannot_work_are_refused(callback, error, message):
 def test_callbacks_are_checked_before_anything_is_trained(make_jobs):
     with pytest.raises(ValueError, match="must work by epochs"):
         train(make_jobs(callbacks=(keras.callbacks.TerminateOnNaN(),)))
+
+
+def test_a_monitor_that_no_epoch_reports_is_refused_before_training(make_jobs):
+    def refusal(**settings):
+        with pytest.raises(ValueError) as refused:
+            train(make_jobs(**settings))
+        return str(refused.value)
+
+    message = (
+        "`monitor` of EarlyStopping must be one of {}. Got {!r}. Add the metric to `metrics`, or set `validation` for "
+        "names that begin with val_."
+    )
+    stop = EarlyStopping(monitor="val_accuracy")
+    assert refusal(callbacks=(stop,), validation=True) == message.format("loss, val_loss", "val_accuracy")
+    stop = EarlyStopping(monitor="val_loss")
+    assert refusal(callbacks=(stop,), metrics=["mae"]) == message.format("loss, mae", "val_loss")
+
+
+def test_a_monitor_may_be_what_another_callback_reports(make_jobs):
+    stop = EarlyStopping(monitor="norm", mode="min")
+    results, _ = train(make_jobs(epochs=1, callbacks=(ClipWeights(), stop)))
+    assert "norm" in results[0].history

@@ -174,3 +174,14 @@ def test_the_users_metric_is_copied():
     assert resolved is not own
     resolved.update_state([1.0], [2.0])
     assert own.result() == 0
+
+
+def test_a_metric_that_cannot_take_the_targets_is_refused_in_words():
+    with pytest.raises(ValueError) as refused:
+        MemberMetrics([keras.metrics.F1Score()], [], np.zeros((1,), "int64"), np.zeros((1, 3)))
+    message = str(refused.value)
+    assert message.startswith(
+        "`metrics` must take targets of shape ('n_rows',) and predictions of shape ('n_rows', 3). Got 'f1_score', and "
+        "Keras says: "
+    )
+    assert message.endswith("Give y in the form that the metric needs (one-hot, for many), or take another metric.")
