@@ -153,7 +153,8 @@ def check_optimizer(optimizer):
     variables, _ = weight_decay_exclusions(optimizer)
     if variables:
         raise ValueError(
-            "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...). "
+            "`optimizer` must leave variables out of weight decay by name. Got "
+            "exclude_from_weight_decay(var_list=...). "
             "Members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
         )
 

@@ -152,7 +152,8 @@ def test_weight_decay_that_leaves_out_variables_of_one_model_is_refused(make_job
     optimizer = keras.optimizers.AdamW()
     optimizer.exclude_from_weight_decay(var_list=[build().layers[0].bias])
     message = (
-        "`optimizer` must leave variables out of weight decay by name. Got exclude_from_weight_decay(var_list=...). "
+        "`optimizer` must leave variables out of weight decay by name. Got "
+        "exclude_from_weight_decay(var_list=...). "
         "Members have variables of their own. Use exclude_from_weight_decay(var_names=[...])."
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
