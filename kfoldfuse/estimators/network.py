@@ -11,7 +11,7 @@ from kfoldfuse.fusion.fuse import build_fused
 from kfoldfuse.fusion.template import Template, copy_model, functional_graph, isolated_randomness, member_model
 from kfoldfuse.training import MemberState, predict
 from kfoldfuse.training.metrics import copy_metric
-from kfoldfuse.training.optimizer import copy_optimizer
+from kfoldfuse.training.optimizer import config_of, copy_optimizer
 
 
 class TrainedMembers:
@@ -58,7 +58,8 @@ class TrainedMembers:
 
     def states(self, optimizer):
         """States to go on from; without slots where the optimizer has changed since."""
-        same = self._slots is not None and _config_of(self._optimizer) == _config_of(optimizer)
+        known = self._slots is not None and self._optimizer is not None  # pickling may have lost what only it knew
+        same = known and _config_of(self._optimizer) == _config_of(optimizer)
         return [
             MemberState([values[member] for values in self.stacked], self._slots[member] if same else None)
             for member in range(self.n_members)
@@ -119,7 +120,7 @@ def _plain_spec(tensor):
 
 
 def _config_of(optimizer):
-    config = optimizer.get_config()
+    config = config_of(optimizer)
     return type(optimizer).__name__, {name: value for name, value in config.items() if name != "name"}
 
 

@@ -5,7 +5,7 @@ import keras
 from kfoldfuse.estimators.head import LOGITS
 from kfoldfuse.estimators.parameters import list_of, suggest
 from kfoldfuse.training import resolve_metrics
-from kfoldfuse.training.optimizer import copy_optimizer
+from kfoldfuse.training.optimizer import config_of, copy_optimizer
 
 DEFAULT_OPTIMIZER = "adam"
 
@@ -30,7 +30,7 @@ def make_optimizer(identifier, keywords):
         If there is no such optimizer, or it has no such argument, with the closest name.
     """
     found = _find(identifier)
-    config = found.get_config()
+    config = config_of(found)
     unknown = [name for name in keywords if name not in config]
     if unknown:
         raise ValueError(

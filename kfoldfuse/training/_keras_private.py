@@ -3,6 +3,8 @@
 `tests/training/test_keras_private.py` fails when Keras changes one of these.
 """
 
+import copy
+
 from keras import ops
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
@@ -97,6 +99,22 @@ def metrics_list(metrics):
 def wrapped_function(metric):
     """The (function, keyword arguments) behind a `keras.metrics.MeanMetricWrapper`."""
     return metric._fn, metric._fn_kwargs
+
+
+def own_learning_rate(optimizer):
+    """The schedule or function of the user's own that gives the learning rate, None where Keras can copy it."""
+    rate = optimizer._learning_rate
+    return rate if callable(rate) and not type(rate).__module__.startswith("keras.") else None
+
+
+def config_of(optimizer):
+    """A copy of an optimizer's config; a schedule of the user's own stands in it as an object, not by name."""
+    rate = own_learning_rate(optimizer)
+    if rate is None:
+        return copy.deepcopy(optimizer.get_config())
+    stand_in = object.__new__(type(optimizer))
+    vars(stand_in).update(vars(optimizer), _learning_rate=0.0)
+    return {**copy.deepcopy(stand_in.get_config()), "learning_rate": rate}
 
 
 def wrapped_arguments(value):

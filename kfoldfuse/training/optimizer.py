@@ -5,7 +5,6 @@ of the stacked values and slots. Clipping by norms, counters and schedules there
 the optimizer on the stacked variables instead would mix members in Lamb, Adafactor, Muon and every clipping by norm.
 """
 
-import copy
 import functools
 
 import keras

@@ -9,6 +9,7 @@ import keras
 from kfoldfuse.fusion.template import describe
 from kfoldfuse.training._keras_private import (
     all_layers,
+    own_learning_rate,
     weight_decay_exclusions,
     wrapped_arguments,
     wrapped_function,
@@ -62,6 +63,8 @@ def object_signature(value, without=()):
         function, arguments = wrapped_function(value)
         return value if arguments else (function, value.name, value.dtype)
     if not any(getattr(module, kind.__name__, None) is kind for module in _WHERE_EXPORTED):
+        return value
+    if isinstance(value, keras.Optimizer) and own_learning_rate(value) is not None:
         return value
     config = value.get_config()
     text = json.dumps({key: item for key, item in config.items() if key not in without}, sort_keys=True, default=repr)

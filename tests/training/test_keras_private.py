@@ -67,6 +67,22 @@ def test_the_function_of_a_wrapped_metric_is_found():
     assert _keras_private.wrapped_function(metric) == (max, {"key": abs})
 
 
+def test_a_schedule_of_the_users_own_stands_in_the_config_itself():
+    class Constant(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.5
+
+    own, cosine = Constant(), keras.optimizers.schedules.CosineDecay(0.1, 3)
+    optimizer = keras.optimizers.SGD(own, momentum=0.25)
+    config = _keras_private.config_of(optimizer)
+    assert config["learning_rate"] is own
+    plain = keras.optimizers.SGD(momentum=0.25, name=optimizer.name).get_config()
+    assert {**plain, "learning_rate": own} == config
+    assert optimizer.learning_rate == 0.5
+    assert _keras_private.own_learning_rate(keras.optimizers.SGD(cosine)) is None
+    assert _keras_private.own_learning_rate(keras.optimizers.SGD(0.1)) is None
+
+
 def test_the_arguments_that_a_loss_hands_on_are_found():
     assert _keras_private.wrapped_arguments(keras.losses.Huber(delta=3.0)) == {"delta": 3.0}
     assert _keras_private.wrapped_arguments(keras.metrics.Mean()) == {}
