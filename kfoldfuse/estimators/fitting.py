@@ -95,6 +95,7 @@ class FittingMixin:
         if problems:
             raise ValueError("\n".join(problems))
         check_combine(self.combine, is_probability=self._probability_kind())
+        inputs.refuse_rows_as_inputs(x, y)
         x = inputs.read_inputs(self, x, reset=True, raw=self._has_transformer())
         read = self._read_targets(y)
         n_rows = inputs.count_rows(x)

@@ -128,10 +128,11 @@ def make_loss(identifier):
     if isinstance(found, keras.losses.Loss):
         return found
     # The object behind a name is the same function, and two of them compare equal where traced programs are reused.
-    name = found.__name__.replace("_", "")
+    exported_as = getattr(found, "__name__", "")  # a functools.partial has none
+    name = exported_as.replace("_", "")
     for kind in vars(keras.losses).values():
         exported = isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
-        if exported and kind.__name__.lower() == name and getattr(keras.losses, found.__name__, None) is found:
+        if exported and kind.__name__.lower() == name and getattr(keras.losses, exported_as, None) is found:
             return kind()
     return resolve_loss(found)
 

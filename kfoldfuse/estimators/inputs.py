@@ -75,6 +75,17 @@ def read_inputs(estimator, x, *, reset, raw=False):
     return checked if isinstance(x, Mapping) else list(checked.values())
 
 
+def refuse_rows_as_inputs(x, y):
+    """Raise where a list holds an array per row, such as images, which would be read as that many inputs."""
+    if isinstance(x, Mapping) or not has_several(x) or not hasattr(y, "__len__"):
+        return
+    if len(x) == len(y) and any(array.shape[0] != len(y) for array in x):
+        raise ValueError(
+            f"`X` must be one array with a row per sample, or a list with one such array per input of the model. Got a "
+            f"list of {len(x)} arrays, as many as y has rows, the first of shape {tuple(x[0].shape)}. Use np.stack(X)."
+        )
+
+
 def refuse_sparse(array, name):
     """Raise for a sparse matrix or array."""
     if hasattr(array, "tocsr") or hasattr(array, "tocoo"):
@@ -189,7 +200,7 @@ def _fit_array(array, spec, name):
         return array
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
-    if (dtype.kind in "iu" and not np.array_equal(cast, array)) or (dtype.kind == "f" and not _all_finite(cast)):
+    if (dtype.kind in "iu" and not np.array_equal(cast, array)) or (dtype.kind == "f" and not all_finite(cast)):
         raise ValueError(
             f"`{name}` must hold values that {dtype.name}, the dtype of the model's input, can hold. Got values of "
             f"{array.dtype.name} that change in it. Round or scale them, or change the dtype of the model's input."
@@ -197,7 +208,8 @@ def _fit_array(array, spec, name):
     return cast
 
 
-def _all_finite(array):
+def all_finite(array):
+    """Whether an array of floats holds neither NaN nor infinity."""
     # A sum is finite only if all terms are; the other way round it may overflow, so look closer then.
     with np.errstate(all="ignore"):
         return bool(np.isfinite(array.sum(dtype=np.float64))) or bool(np.isfinite(array).all())

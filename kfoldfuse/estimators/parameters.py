@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 
 import keras
 
@@ -148,7 +148,7 @@ def _check_looking(estimator):
     """Problems of `validation` and `early_stopping`."""
     problems = []
     validation, stopping = estimator.validation, estimator.early_stopping
-    is_fraction = isinstance(validation, float) and 0 < validation < 1
+    is_fraction = isinstance(validation, Real) and 0 < validation < 1
     if not (validation is None or is_fraction or (isinstance(validation, str) and validation == "held_out")):
         problems.append(
             "`validation` must be None, a float between 0 and 1 (a part of a member's training rows) or 'held_out'. "

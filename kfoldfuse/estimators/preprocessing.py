@@ -73,6 +73,11 @@ def transform(transformer, x):
     array = np.asarray(array)
     if array.dtype == object:
         array = array.astype(np.float64)
+    if array.dtype.kind == "f" and not inputs.all_finite(array):
+        raise ValueError(
+            f"`preprocessor` must give finite numbers. Got NaN or infinity from {type(transformer).__name__}. Fill "
+            "missing values in it, such as with make_pipeline(SimpleImputer(), StandardScaler())."
+        )
     return array
 
 

@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, column_or_1d
 
 from kfoldfuse.estimators.head import LOGITS, SIGMOID, SOFTMAX, is_of_keras
-from kfoldfuse.estimators.inputs import refuse_sparse
+from kfoldfuse.estimators.inputs import all_finite, refuse_sparse
 
 BINARY, MULTICLASS, MULTILABEL, REGRESSION = "binary", "multiclass", "multilabel", "regression"
 
@@ -288,9 +288,14 @@ def encode(targets, units, loss):
     Returns
     -------
     ndarray of shape (n_rows,), int, or (n_rows, units), float
+
+    Raises
+    ------
+    ValueError
+        If a number of a regressor's y does not survive the cast to the float type of Keras.
     """
     if targets.kind == REGRESSION:
-        return _floats(targets.numbers.reshape(len(targets.numbers), -1))
+        return _finite_floats(targets.numbers.reshape(len(targets.numbers), -1))
     if targets.kind == MULTILABEL:
         return _floats(targets.numbers)
     if units == 1:
@@ -299,6 +304,18 @@ def encode(targets, units, loss):
     if sparse or not (is_of_keras(loss) or targets.indicator):
         return targets.numbers.astype(np.int32)
     return _floats(np.eye(units)[targets.numbers])
+
+
+def _finite_floats(array):
+    with np.errstate(over="ignore"):
+        cast = _floats(array)
+    if not all_finite(cast):
+        largest = array.flat[np.abs(array).argmax()]
+        raise ValueError(
+            f"`y` must hold numbers that {cast.dtype.name}, which the network computes in, can hold. Got {largest}. "
+            "Scale y, for instance with sklearn.compose.TransformedTargetRegressor."
+        )
+    return cast
 
 
 def _floats(array):

@@ -1,5 +1,7 @@
 """Weights of rows: the user's `sample_weight`, times the `class_weight` of each member's own training rows."""
 
+from numbers import Real
+
 import numpy as np
 from sklearn.utils.validation import check_array
 
@@ -82,12 +84,21 @@ def check_class_weight(class_weight, classes, kind):
             f"`class_weight` must have labels of y as keys: {classes.tolist()}. Got {unknown}. "
             "Correct the keys; labels without a key weigh 1."
         )
-    wrong = [label for label, weight in class_weight.items() if not (np.isfinite(weight) and weight >= 0)]
+    wrong = [label for label, weight in class_weight.items() if not _is_weight(weight)]
     if wrong:
         raise ValueError(
             f"`class_weight` must hold finite numbers of at least 0. Got {class_weight[wrong[0]]!r} for the label "
-            f"{wrong[0]!r}. Use 0 to leave a class out of the training."
+            f"{wrong[0]!r}. Use 0 for a class that the loss is not to count."
         )
+    if not any(class_weight.get(label, 1) for label in known):
+        raise ValueError(
+            f"`class_weight` must have a weight that is not zero. Got {class_weight!r}. Give the classes to learn a "
+            "positive weight."
+        )
+
+
+def _is_weight(value):
+    return isinstance(value, Real) and np.isfinite(value) and value >= 0
 
 
 def weigh_classes(class_weight, classes, codes, rows, sample_weight):

@@ -1,6 +1,6 @@
 """Folds: whatever `cv` is, a list of (train, test) row indices that has been checked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -82,6 +82,11 @@ def resolve_splits(cv, x_rows, y=None, groups=None, *, classifier, n_repeats=1, 
 
     # A list is taken as it is: scikit-learn's wrapper would unpack its pairs, and fail there without naming `cv`.
     pairs = list(cv if splitter is None else splitter.split(x, y, **split_params))
+    if not pairs and isinstance(cv, Iterator):
+        raise ValueError(
+            "`cv` must yield at least 2 splits. Got a generator that has been used up, as by an earlier fit. "
+            "Use cv=list(generator) to fit more than once."
+        )
     if len(pairs) < 2:
         raise ValueError(_too_few_splits(len(pairs), classifier))
 

@@ -1,4 +1,7 @@
+import functools
+
 import keras
+import numpy as np
 import pytest
 
 from kfoldfuse.estimators.head import find_activation, make_loss
@@ -62,3 +65,11 @@ def test_every_loss_function_of_keras_finds_its_class():
     assert len(functions) > 20
     without = [name for name, function in functions.items() if type(make_loss(function)).__module__[:5] != "keras"]
     assert without == []
+
+
+def test_a_partial_function_is_a_loss():
+    def scaled(y_true, y_pred, factor):
+        return factor * keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
+
+    loss = make_loss(functools.partial(scaled, factor=3.0))
+    assert float(loss(np.zeros((2, 1)), np.ones((2, 1)))) == 3.0

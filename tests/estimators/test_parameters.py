@@ -3,6 +3,7 @@ import re
 import keras
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -21,6 +22,38 @@ def test_routed_parameters_are_seen_set_and_cloned(kind):
     expected = {"model__units": 7, "model__depth": 2, "optimizer__learning_rate": 0.1, "epochs": 3}
     assert {name: copy.get_params()[name] for name in expected} == expected
     assert copy.get_params() == estimator.get_params()
+
+
+def test_objects_of_the_users_own_keras_classes_survive_a_clone():
+    # Keras copies by the names of classes, and knows those that are registered only.
+    class Layer(keras.layers.Layer):
+        def call(self, inputs):
+            return 2 * inputs
+
+    class Loss(keras.losses.MeanSquaredError):
+        pass
+
+    class Metric(keras.metrics.MeanSquaredError):
+        pass
+
+    def loss(y_true, y_pred):
+        return keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
+
+    model = keras.Sequential([keras.Input((4,)), Layer(), keras.layers.Dense(1)])
+    model.compile("sgd", loss)
+    given = {"model": model, "loss": Loss(), "metrics": [Metric()], "optimizer": keras.optimizers.SGD(0.1)}
+    original = FusedKFoldRegressor(**given, preprocessor=StandardScaler(), epochs=7)
+    with sklearn.config_context(enable_metadata_routing=True):
+        original.set_fit_request(sample_weight=True)
+    copied = clone(original)
+    assert {name: getattr(copied, name) for name in given} == given
+    assert {name: getattr(original, name) for name in given} == given
+    assert copied.preprocessor is not original.preprocessor
+    assert copied.epochs == 7
+    assert str(copied.get_metadata_routing()) == str(original.get_metadata_routing())
+    copied.set_params(epochs=1, cv=2).fit(np.ones((6, 4)), np.arange(6.0))
+    assert not hasattr(original, "history_")
+    assert not hasattr(clone(copied), "history_")
 
 
 def test_setting_a_clone_leaves_the_original():

@@ -1,13 +1,16 @@
-"""Everything wrong is refused before training, in one sentence of three parts; the estimator stays unfitted."""
+"""Everything wrong is refused before training, in one sentence of three parts; nothing is touched by it."""
 
 import keras
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from kfoldfuse import FusedEnsembleClassifier, FusedEnsembleRegressor, FusedKFoldClassifier, FusedKFoldRegressor
+from kfoldfuse.estimators import fitting
+from kfoldfuse.estimators.base import FusedEstimator
 
 X = np.random.default_rng(0).normal(size=(12, 4))
 Y = np.arange(12) % 3
@@ -127,6 +130,21 @@ CASES = {
         lambda: KFOLD(cv=2).fit(X, sparse.csr_array(np.eye(3)[Y])),
         "`y` must be dense. Got a sparse csr_array of shape (12, 3). Use y.toarray() if it fits the memory.",
     ),
+    "rows that float32 cannot hold in y": (
+        lambda: ENSEMBLE_R().fit(X, np.r_[N[:-1], -1e39]),
+        "`y` must hold numbers that float32, which the network computes in, can hold. Got -1e+39. Scale y, for "
+        "instance with sklearn.compose.TransformedTargetRegressor.",
+    ),
+    "missing values behind a preprocessor": (
+        lambda: KFOLD(cv=2, preprocessor=StandardScaler()).fit(np.where(X > 1, np.nan, X).astype("float32"), Y),
+        "`preprocessor` must give finite numbers. Got NaN or infinity from StandardScaler. Fill missing values in it, "
+        "such as with make_pipeline(SimpleImputer(), StandardScaler()).",
+    ),
+    "a list of images": (
+        lambda: KFOLD(cv=2).fit([np.zeros((5, 5))] * 12, Y),
+        "`X` must be one array with a row per sample, or a list with one such array per input of the model. Got a list "
+        "of 12 arrays, as many as y has rows, the first of shape (5, 5). Use np.stack(X).",
+    ),
     "several inputs without a model": (
         lambda: KFOLD(cv=2).fit({"a": X, "b": X}, Y),
         "`model` must be a function or a Keras model where X holds several inputs. Got None. Write a model with one "
@@ -186,8 +204,18 @@ CASES = {
     ),
     "negative class weight": (
         lambda: KFOLD(cv=2, class_weight={0: -1}).fit(X, Y),
-        "`class_weight` must hold finite numbers of at least 0. Got -1 for the label 0. Use 0 to leave a class out of "
-        "the training.",
+        "`class_weight` must hold finite numbers of at least 0. Got -1 for the label 0. Use 0 for a class that the "
+        "loss is not to count.",
+    ),
+    "class weight that is no number": (
+        lambda: KFOLD(cv=2, class_weight={1: "high"}).fit(X, Y),
+        "`class_weight` must hold finite numbers of at least 0. Got 'high' for the label 1. Use 0 for a class that the "
+        "loss is not to count.",
+    ),
+    "no class weight": (
+        lambda: KFOLD(cv=2, class_weight={0: 0, 1: 0, 2: 0.0}).fit(X, Y),
+        "`class_weight` must have a weight that is not zero. Got {0: 0, 1: 0, 2: 0.0}. Give the classes to learn a "
+        "positive weight.",
     ),
     "class weight for labels": (
         lambda: ENSEMBLE(class_weight="balanced").fit(X, np.stack([Y > 0, Y > 0], axis=1)),
@@ -298,14 +326,37 @@ CASES = {
 }
 
 
+@pytest.fixture
+def nothing_is_touched(monkeypatch):
+    """No training begins, the estimator keeps its attributes, and X and y keep their values."""
+    arrays = [array.copy() for array in (X, Y, N)]
+    seen = []
+
+    def fit_noted(estimator, *args, fit=FusedEstimator._fit):
+        seen.append((estimator, dict(vars(estimator))))
+        return fit(estimator, *args)
+
+    monkeypatch.setattr(FusedEstimator, "_fit", fit_noted)
+    monkeypatch.setattr(fitting, "train", lambda *args, **kwargs: pytest.fail("training began"))
+    yield
+    assert len(seen) == 1
+    ((estimator, before),) = seen
+    assert list(vars(estimator)) == list(before)
+    assert all(vars(estimator)[name] is value for name, value in before.items())
+    for array, old in zip((X, Y, N), arrays, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+@pytest.mark.usefixtures("nothing_is_touched")
 @pytest.mark.parametrize("name", CASES)
-def test_refused_in_one_sentence(name):
+def test_refused_in_one_sentence_before_anything_is_touched(name):
     fit, message = CASES[name]
     with pytest.raises((ValueError, TypeError)) as caught:
         fit()
     assert str(caught.value) == message
 
 
+@pytest.mark.usefixtures("nothing_is_touched")
 @pytest.mark.parametrize(
     ("callback", "message"),
     [
@@ -351,3 +402,9 @@ def test_weights_to_combine_by_are_missing_when_predicting():
         "`combine` must be another than 'weighted' where members leave out no rows to score them on. Got 'weighted'. "
         "Use combine='mean'."
     )
+
+
+def test_missing_values_behind_a_preprocessor_are_refused_when_predicting():
+    classifier = KFOLD(cv=2, epochs=1, preprocessor=StandardScaler()).fit(X.astype("float32"), Y)
+    with pytest.raises(ValueError, match=r"^`preprocessor` must give finite numbers\. Got NaN or infinity from "):
+        classifier.predict(np.where(X > 1, np.nan, X).astype("float32"))

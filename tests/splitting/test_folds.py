@@ -183,6 +183,17 @@ def test_a_single_split_is_refused(cv, classifier):
     )
 
 
+def test_a_generator_that_has_been_used_up_is_named():
+    cv = iter([(np.arange(4), np.arange(4, 6)), (np.arange(2, 6), np.arange(2))])
+    resolve_splits(cv, 6, classifier=False)
+    with pytest.raises(ValueError) as caught:
+        resolve_splits(cv, 6, classifier=False)
+    assert str(caught.value) == (
+        "`cv` must yield at least 2 splits. Got a generator that has been used up, as by an earlier fit. Use "
+        "cv=list(generator) to fit more than once."
+    )
+
+
 @pytest.mark.parametrize("pair", [7, [0, 1, 2]], ids=repr)
 def test_what_is_not_a_pair_is_refused(pair):
     with pytest.raises(ValueError) as caught:
