@@ -109,7 +109,8 @@ class FusedEnsembleClassifier(FusedClassifierMixin, RestartsMixin, FusedEstimato
         Per member. True stops after 10 epochs without a better ``val_loss`` and restores the best weights; an object
         means what it means in Keras. With validation=None it looks at a tenth of the member's training rows.
     callbacks : list of keras.callbacks.Callback, default=None
-        Copied for each member; hooks of epochs and of the training are called.
+        Copied for each member; hooks of epochs and of the training are called. Those with hooks for batches or for one
+        file (ModelCheckpoint, TensorBoard, CSVLogger) are refused.
     preprocessor : transformer or keras.layers.Normalization, default=None
         A scikit-learn transformer is cloned and fitted on the rows each member trains on; each member then has data of
         its own. A Normalization layer is adapted to them and becomes part of each member's network, so that the data
@@ -173,6 +174,8 @@ class FusedEnsembleClassifier(FusedClassifierMixin, RestartsMixin, FusedEstimato
         Labels; column numbers where y is an indicator matrix.
     n_features_in_ : int
         Columns of X (axis 1); with several inputs, of all together.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X was a DataFrame with names that are all strings.
     preprocessors_ : list of transformer
         Of each member, where `preprocessor` is a transformer.
     fusion_report_ : dict
@@ -266,7 +269,8 @@ class FusedEnsembleRegressor(FusedRegressorMixin, RestartsMixin, FusedEstimator)
         Per member. True stops after 10 epochs without a better ``val_loss`` and restores the best weights; an object
         means what it means in Keras. With validation=None it looks at a tenth of the member's training rows.
     callbacks : list of keras.callbacks.Callback, default=None
-        Copied for each member; hooks of epochs and of the training are called.
+        Copied for each member; hooks of epochs and of the training are called. Those with hooks for batches or for one
+        file (ModelCheckpoint, TensorBoard, CSVLogger) are refused.
     preprocessor : transformer or keras.layers.Normalization, default=None
         A scikit-learn transformer is cloned and fitted on the rows each member trains on; each member then has data of
         its own. A Normalization layer is adapted to them and becomes part of each member's network, so that the data
@@ -323,6 +327,8 @@ class FusedEnsembleRegressor(FusedRegressorMixin, RestartsMixin, FusedEstimator)
         Members; units of the network's output.
     n_features_in_ : int
         Columns of X (axis 1); with several inputs, of all together.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X was a DataFrame with names that are all strings.
     preprocessors_ : list of transformer
         Of each member, where `preprocessor` is a transformer.
     fusion_report_ : dict

@@ -35,8 +35,9 @@ def test_a_fold_equals_the_fold_alone_with_dropout_batch_statistics_and_l2(make_
     assert_equal_alone(jobs, FLOAT64)
 
 
-def test_a_fold_equals_the_fold_alone_in_float32(make_jobs):
-    jobs = make_jobs(optimizer=keras.optimizers.SGD(0.05), metrics=["mae"], validation=True)
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_fold_equals_the_fold_alone_in_float32(make_jobs, optimizer):
+    jobs = make_jobs(optimizer=getattr(keras.optimizers, optimizer)(0.05), metrics=["mae"], validation=True)
     assert_equal_alone(jobs, FLOAT32)
 
 

@@ -7,6 +7,7 @@ from keras import layers
 
 from kfoldfuse.fusion.template import draw_initial_weights, make_template
 from kfoldfuse.training import MemberState, train
+from kfoldfuse.training.batches import row_order
 
 
 def assert_same_bits(results, reference, members):
@@ -96,6 +97,22 @@ def test_a_failed_member_keeps_its_last_finite_state(make_jobs):
         np.testing.assert_array_equal(kept, first)
     assert np.isnan(results[1].history["loss"]).all()
     assert results[1].n_epochs == 1
+
+
+def test_a_failed_member_stands_still_from_the_step_that_failed(make_jobs):
+    jobs = make_jobs(epochs=2)
+    order = row_order(jobs[1].rows, jobs[1].seed, 0)
+    x = jobs[1].x.copy()
+    x[order[7]] = np.nan  # the first row of its second batch of three; the third one would be sound again
+    jobs[1] = make_jobs.replace(jobs[1], x=x)
+    failed = train(jobs)[0][1]
+    first_batch = make_jobs.replace(
+        jobs[1], rows=order[:7], settings=make_jobs.replace(jobs[1].settings, epochs=1, shuffle=False)
+    )
+    assert failed.failure.epoch == 0
+    assert failed.state.slots[0] == 1
+    for kept, expected in zip(failed.state.values, train([first_batch])[0][0].state.values, strict=True):
+        np.testing.assert_allclose(kept, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_members_are_unchanged_by_an_early_stop_of_another(make_jobs):
