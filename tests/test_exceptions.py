@@ -2,13 +2,20 @@
 
 import pytest
 
-from kfoldfuse.exceptions import FusionError, MemberFailureError, MemberFailureWarning, UnfusableModelError
+from kfoldfuse.exceptions import (
+    FusionError,
+    LossyCopyError,
+    MemberFailureError,
+    MemberFailureWarning,
+    UnfusableModelError,
+)
 
 
 @pytest.mark.parametrize(
     ("kind", "parents"),
     [
         (UnfusableModelError, (FusionError, ValueError)),
+        (LossyCopyError, (FusionError, ValueError)),
         (MemberFailureError, (FusionError, RuntimeError)),
         (MemberFailureWarning, (UserWarning,)),
     ],

@@ -4,6 +4,7 @@ import keras
 
 from kfoldfuse.estimators.head import LOGITS
 from kfoldfuse.estimators.parameters import list_of, suggest
+from kfoldfuse.exceptions import LossyCopyError
 from kfoldfuse.training import resolve_metrics
 from kfoldfuse.training.optimizer import config_of, copy_optimizer
 
@@ -90,6 +91,8 @@ def make_metrics(identifiers, y, units, *, independent, outputs):
             identifiers[position] = keras.metrics.BinaryAccuracy(name=identifier, threshold=threshold)
     try:
         return resolve_metrics(identifiers, (None, *y.shape[1:]), (None, units))
+    except LossyCopyError:
+        raise
     except (ValueError, TypeError) as error:
         names = ["accuracy", *(name for name in vars(keras.metrics) if not name.startswith("_"))]
         unknown = next((item for item in identifiers if isinstance(item, str) and item not in names), identifiers)

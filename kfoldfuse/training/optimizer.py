@@ -18,6 +18,7 @@ from kfoldfuse.training._keras_private import (
     moving_averages,
     weight_decay_exclusions,
 )
+from kfoldfuse.training.copies import checked_copy
 from kfoldfuse.training.engine_members import over_members
 from kfoldfuse.training.signature import has_learning_rate_variable
 
@@ -160,7 +161,9 @@ def check_optimizer(optimizer):
 
 def copy_optimizer(optimizer, **changes):
     """A fresh, unbuilt optimizer with the same settings, but for `changes` of its config."""
-    fresh = type(optimizer).from_config({**config_of(optimizer), **changes})
+    fresh = checked_copy(optimizer, type(optimizer).from_config(config_of(optimizer)), "optimizer")
+    if changes:
+        fresh = type(optimizer).from_config({**config_of(optimizer), **changes})
     exclude_from_weight_decay(fresh, *weight_decay_exclusions(optimizer))
     return fresh
 
