@@ -199,7 +199,7 @@ def functional_graph(model, input_specs=None):
         graph = model
     else:
         specs = specs_of_built(model) if input_specs is None else input_specs
-        inputs = tree.map_structure(lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype), specs)
+        inputs = _inputs_of(specs)
         graph = keras.Model(inputs, model(inputs), name=model.name)
     for tensor in graph.inputs:
         if tensor.shape[0] is not None:
@@ -208,6 +208,12 @@ def functional_graph(model, input_specs=None):
                 "keras.Input(shape) without `batch_size`."
             )
     return graph
+
+
+def _inputs_of(specs):
+    if isinstance(specs, dict):  # Keras warns where the names of inputs are not the keys
+        return {name: keras.Input(spec.shape[1:], dtype=spec.dtype, name=name) for name, spec in specs.items()}
+    return tree.map_structure(lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype), specs)
 
 
 def draw_initial_weights(template, seed):

@@ -297,6 +297,8 @@ def _dense(gradient):
 
 def _all_finite(tensors):
     """Flags of shape (n_members,): zero times anything finite is zero, and NaN otherwise."""
+    if not tensors:  # all weights are frozen
+        return tf.constant(True)
     zeros = [tf.reduce_sum(tensor * 0, axis=list(range(1, len(tensor.shape)))) for tensor in tensors]
     return tf.math.is_finite(tf.add_n([tf.cast(zero, zeros[0].dtype) for zero in zeros]))
 

@@ -194,6 +194,20 @@ def test_members_with_different_epochs_and_learning_rates_are_exact(make_jobs):
 
 
 @pytest.mark.usefixtures("float64")
+def test_a_network_with_all_weights_frozen_is_only_measured(make_jobs):
+    def build():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+        model.trainable = False
+        return model
+
+    jobs = make_jobs(build=build, epochs=2)
+    for job, result in zip(jobs, train(jobs)[0], strict=True):
+        kernel, bias = result.state.values
+        expected = np.mean((job.x[job.rows] @ kernel + bias - job.y[job.rows, None]) ** 2)
+        np.testing.assert_allclose(result.history["loss"], [expected, expected])
+
+
+@pytest.mark.usefixtures("float64")
 def test_going_on_from_a_state_equals_training_in_one_go(make_jobs):
     whole = make_jobs(optimizer=keras.optimizers.Adam(0.05), epochs=4)
     first = make_jobs(optimizer=keras.optimizers.Adam(0.05), epochs=1)

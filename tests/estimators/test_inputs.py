@@ -154,6 +154,23 @@ def test_several_inputs_that_do_not_fit_are_refused(two_inputs, quick, make, mes
     assert str(caught.value) == message
 
 
+def test_subclassed_network_takes_several_inputs_by_name(line):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.head = keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.head(keras.ops.concatenate([inputs["left"], inputs["right"]], axis=-1))
+
+    X, y = line
+    parts = {"right": X[:, 2:], "left": X[:, :2]}
+    settings = {"epochs": 5, "cv": 2, "random_state": 0}
+    several = FusedKFoldRegressor(Net, **settings).fit(parts, y)
+    whole = FusedKFoldRegressor(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]), **settings)
+    np.testing.assert_allclose(several.predict(parts), whole.fit(X, y).predict(X), rtol=1e-4, atol=1e-5)
+
+
 def test_subclassed_network_without_input_learns_its_shape_from_x(blobs, quick):
     class Net(keras.Model):
         def __init__(self):
