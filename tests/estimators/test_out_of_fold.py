@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from sklearn.metrics import r2_score
-from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import KFold, RepeatedKFold, ShuffleSplit, TimeSeriesSplit
 
 from kfoldfuse import FusedEnsembleClassifier, FusedEnsembleRegressor, FusedKFoldClassifier, FusedKFoldRegressor
 
@@ -118,3 +118,33 @@ def test_rows_chosen_by_held_out_scores_make_the_score_biased(blobs, quick):
     assert repr(classifier).endswith("  # oof_score_ is optimistic: members looked at the rows they were held out from")
     assert "val_loss" in classifier.history_[0]
     assert "#" not in repr(FusedKFoldClassifier(validation="held_out"))
+
+
+def test_scores_are_weighted_by_the_weights_of_rows(blobs, line, quick):
+    weight = np.random.default_rng(0).uniform(0.1, 5, 60) * (np.arange(60) % 7 > 0)
+    X, y = blobs
+    y = np.where(np.arange(60) % 4 == 0, (y + 1) % 3, y)  # some that nobody can get right
+    classifier = FusedKFoldClassifier(cv=3, **quick).fit(X, y, sample_weight=weight)
+    expected = [accuracy_score(y, classifier.oof_predictions_, sample_weight=weight)]
+    for split in classifier.splits_:
+        rows = split.test
+        expected.append(accuracy_score(y[rows], classifier.oof_predictions_[rows], sample_weight=weight[rows]))
+    np.testing.assert_allclose([classifier.oof_score_, *classifier.member_scores_], expected)
+    X, y = line
+    regressor = FusedKFoldRegressor(cv=3, **quick).fit(X, y, sample_weight=weight)
+    expected = [r2_score(y, regressor.oof_predictions_, sample_weight=weight)]
+    for split in regressor.splits_:
+        rows = split.test
+        expected.append(r2_score(y[rows], regressor.oof_predictions_[rows], sample_weight=weight[rows]))
+    np.testing.assert_allclose([regressor.oof_score_, *regressor.member_scores_], expected)
+
+
+@pytest.mark.parametrize("random_state", [0, 3])
+def test_repeats_are_those_of_scikit_learn_with_the_same_random_state(line, quick, random_state):
+    X, y = line
+    settings = {**quick, "epochs": 1, "random_state": random_state}
+    regressor = FusedKFoldRegressor(cv=3, n_repeats=2, **settings).fit(X, y)
+    splitter = RepeatedKFold(n_splits=3, n_repeats=2, random_state=random_state)
+    for split, (train, test) in zip(regressor.splits_, splitter.split(X), strict=True):
+        np.testing.assert_array_equal(split.train, train)
+        np.testing.assert_array_equal(split.test, test)

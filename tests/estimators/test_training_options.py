@@ -310,3 +310,16 @@ def test_compiled_model_brings_its_settings(blobs):
     assert slow.members_[0].optimizer.momentum == 0.9
     other = FusedKFoldClassifier(build, cv=3, epochs=1, optimizer="rmsprop").fit(X, y)
     assert type(other.members_[0].optimizer) is keras.optimizers.RMSprop
+
+
+def test_compiled_model_brings_its_weighted_metrics(line):
+    X, y = line
+    weight = np.where(np.arange(60) % 2, 0.25, 4.0)
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    network.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"], weighted_metrics=["mae"])
+    regressor = FusedEnsembleRegressor(network, epochs=1).fit(X, y, sample_weight=weight)
+    expected = {"mae": np.abs(y).mean(), "weighted_mae": np.average(np.abs(y), weights=weight)}
+    history = regressor.history_[0]
+    assert {name: history[name] for name in expected} == {
+        name: pytest.approx([value], rel=1e-5) for name, value in expected.items()
+    }
