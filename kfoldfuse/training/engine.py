@@ -67,7 +67,19 @@ class _Traced:
         with self._lock:
             if self._concrete is None:
                 self._concrete = self._function.get_concrete_function()
-        return self._concrete(*arguments)
+        try:
+            return self._concrete(*arguments)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(
+                "X and y must hold values that the network, loss and metrics can take. Got one that TensorFlow "
+                f"refuses: {_reason(error)}. Check integers in X against `input_dim` of an Embedding, and labels against "
+                "the units of the output."
+            ) from error
+        except tf.errors.ResourceExhaustedError as error:
+            raise MemoryError(
+                "The members of a program must fit into the memory together. Got too little of it for this one. "
+                "Use a smaller max_fused or batch_size."
+            ) from error
 
     @property
     def is_traced(self):
@@ -101,7 +113,7 @@ class Program:
         self.optimizer = MemberOptimizer(settings.optimizer, template.model.trainable_variables)
         graph = template.graph
         self._input_structure = graph.input
-        self.metrics = MemberMetrics(settings.metrics, settings.weighted_metrics, *_one_row(target_spec, graph.output))
+        self.metrics = MemberMetrics(settings.metrics, settings.weighted_metrics, *_few_rows(target_spec, graph.output))
 
         values = [tf.TensorSpec(v.shape, v.dtype) for v in self.network.stacked]
         slots = [tf.TensorSpec((n_members, *shape), dtype) for shape, dtype in self.optimizer.specs]
@@ -278,10 +290,19 @@ def _positions(some, variables):
     return [where[id(variable)] for variable in some]
 
 
-def _one_row(target_spec, output):
-    target = np.zeros((1, *target_spec.shape[1:]), target_spec.dtype.as_numpy_dtype)
-    sizes = [1 if size is None else size for size in output.shape[1:]]
-    return target, np.zeros((1, *sizes), keras.backend.standardize_dtype(output.dtype))
+def _reason(error):
+    """The one line of a TensorFlow error that says what was wrong, before those that name nodes of the graph."""
+    lines = error.message.splitlines()
+    nodes = [number for number, line in enumerate(lines) if "[[{{node" in line and number]
+    return lines[nodes[0] - 1 if nodes else 0].rpartition("}} ")[2].strip()
+
+
+def _few_rows(target_spec, output):
+    """Zeros like targets and outputs. No other axis is as long as the rows, so nothing broadcasts by chance."""
+    sizes = [[1 if size is None else size for size in shape[1:]] for shape in (target_spec.shape, output.shape)]
+    n_rows = next(n for n in range(2, 100) if n not in sizes[0] + sizes[1])
+    target = np.zeros((n_rows, *sizes[0]), target_spec.dtype.as_numpy_dtype)
+    return target, np.zeros((n_rows, *sizes[1]), keras.backend.standardize_dtype(output.dtype))
 
 
 def _stacked(members, variables):

@@ -135,6 +135,7 @@ def _train_chunk(jobs, group, verbose):
     except KeyboardInterrupt:
         if first_epoch_done is None:
             raise
+        run.undo_begun_epoch()
         interrupted = True
     results = run.finish(interrupted)
     ended = time.perf_counter()
@@ -168,6 +169,7 @@ class _Run:
         self.failures = [None] * len(jobs)
         self.histories = [{} for _ in jobs]
         self.n_epochs = [0] * len(jobs)
+        self._before_epoch = None
         self.callbacks = [
             MemberCallbacks(job.settings.callbacks, MemberView(self, member), {"epochs": job.settings.epochs})
             for member, job in enumerate(jobs)
@@ -190,6 +192,8 @@ class _Run:
 
     def run_epoch(self, epoch):
         """One epoch of all active members, with their callbacks."""
+        lengths = [{name: len(values) for name, values in history.items()} for history in self.histories]
+        self._before_epoch = (self._state, list(self.n_epochs), list(self.failures), lengths)
         active = self.active(epoch)
         members = np.flatnonzero(active)
         for member in members:
@@ -215,6 +219,18 @@ class _Run:
             for name, value in logs[member].items():
                 self.histories[member].setdefault(name, []).append(float(value))
         self._apply_changes()
+        self._before_epoch = None
+
+    def undo_begun_epoch(self):
+        """Go back to the last whole epoch: Ctrl-C may come between an update and the notes about it."""
+        if self._before_epoch is None:
+            return
+        self._state, self.n_epochs, self.failures, lengths = self._before_epoch
+        self._host, self._written, self._before_epoch = None, False, None
+        self.histories = [
+            {name: values[: kept[name]] for name, values in history.items() if name in kept}
+            for history, kept in zip(self.histories, lengths, strict=True)
+        ]
 
     def finish(self, interrupted):
         """Results of all members."""

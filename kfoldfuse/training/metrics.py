@@ -61,8 +61,8 @@ class MemberMetrics:
     ----------
     metrics, weighted_metrics : sequence of keras.metrics.Metric
         Copied.
-    y_true, y_pred : ndarray of shape (1, ...)
-        One row to build the metrics' variables with.
+    y_true, y_pred : ndarray of shape (n_rows, ...)
+        A few rows to build the metrics' variables with.
     """
 
     def __init__(self, metrics, weighted_metrics, y_true, y_pred):

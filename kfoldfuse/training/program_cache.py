@@ -5,7 +5,7 @@ import threading
 
 from kfoldfuse.fusion.fuse import build_fused
 from kfoldfuse.training.engine import Predictor, Program
-from kfoldfuse.training.signature import settings_signature, template_signature
+from kfoldfuse.training.signature import bakes_in_user_code, settings_signature, template_signature
 
 _MAX_ENTRIES = 16
 
@@ -50,6 +50,7 @@ def find_program(template, settings, n_members, padded_size, target_spec, weight
         tuple(target_spec.shape[1:]),
         target_spec.dtype,
         weighted,
+        settings if bakes_in_user_code(settings) else None,
     )
     network = find_network(template, n_members)
     return _programs.get(key, lambda: Program(network, settings, padded_size, target_spec, weighted))

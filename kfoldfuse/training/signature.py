@@ -90,6 +90,22 @@ def settings_signature(settings):
     )
 
 
+def bakes_in_user_code(settings):
+    """Whether optimizer, loss or metrics run code of the user's own.
+
+    Such code may read what changes between two fits (a global, an attribute), so its trace is good for one fit only.
+    """
+    values = (settings.optimizer, settings.loss, *settings.metrics, *settings.weighted_metrics)
+    return not all(_runs_keras_only(value) for value in values)
+
+
+def _runs_keras_only(value):
+    signature = object_signature(value)
+    if not isinstance(signature, tuple):
+        return False
+    return not callable(signature[0]) or (getattr(signature[0], "__module__", None) or "").startswith("keras.")
+
+
 def has_learning_rate_variable(optimizer):
     """Whether the learning rate is a number, kept as a variable, not a schedule."""
     return any(variable.name == "learning_rate" for variable in optimizer.variables)

@@ -26,6 +26,30 @@ def test_ctrl_c_keeps_the_epochs_done(make_jobs):
             np.testing.assert_array_equal(a, b)
 
 
+class InterruptAtTheEnd(keras.callbacks.Callback):
+    def __init__(self, member):
+        super().__init__()
+        self.member = member
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1 and self.member == 1:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_amid_the_callbacks_of_an_epoch_goes_back_to_the_last_whole_one(make_jobs):
+    jobs = [
+        make_jobs.replace(job, settings=make_jobs.replace(job.settings, callbacks=(InterruptAtTheEnd(member),)))
+        for member, job in enumerate(make_jobs(epochs=3))
+    ]
+    interrupted, _ = train(jobs)
+    one_epoch, _ = train(make_jobs(epochs=1))
+    for one, other in zip(interrupted, one_epoch, strict=True):
+        assert one.n_epochs == 1
+        assert one.history == other.history
+        for a, b in zip(one.state.values + one.state.slots, other.state.values + other.state.slots, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_ctrl_c_before_the_first_epoch_is_passed_on(make_jobs):
     class AtOnce(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
