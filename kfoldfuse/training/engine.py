@@ -72,8 +72,8 @@ class _Traced:
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(
                 "X and y must hold values that the network, loss and metrics can take. Got one that TensorFlow "
-                f"refuses: {_reason(error)}. Check integers in X against `input_dim` of an Embedding, and labels against "
-                "the units of the output."
+                f"refuses: {_reason(error)}. Check integers in X against `input_dim` of an Embedding, and "
+                "labels against the units of the output."
             ) from error
         except tf.errors.ResourceExhaustedError as error:
             raise MemoryError(
