@@ -122,6 +122,13 @@ def wrapped_arguments(value):
     return getattr(value, "_fn_kwargs", {})
 
 
+def take_wrapped_arguments(fresh, metric):
+    """Give a copy what the config of a Keras metric leaves out, such as the axis of CosineSimilarity."""
+    arguments = wrapped_arguments(metric)
+    if arguments and type(metric).__module__.startswith("keras."):
+        fresh._fn_kwargs = dict(arguments)
+
+
 def all_layers(model):
     """The model, its layers, and the layers inside those. Public `layers` stops at wrappers such as Bidirectional."""
     return list(model._flatten_layers())

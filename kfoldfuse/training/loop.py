@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from tqdm.auto import tqdm
 
+from kfoldfuse.exceptions import UnfusableModelError
 from kfoldfuse.training import engine
 from kfoldfuse.training.batches import make_schedule, padded_batch_size, row_order
 from kfoldfuse.training.callbacks import MemberCallbacks, MemberView, check_callbacks, check_monitors
@@ -69,6 +70,11 @@ def train(jobs, *, max_fused="auto", n_jobs=None, verbose=0):
         begun comes back as failed.
     """
     for job in jobs:
+        if not job.template.model.variables:
+            raise UnfusableModelError(
+                f"`model` must have weights. Got {job.template.model.name!r} without any. Add a layer that learns, "
+                "such as Dense."
+            )
         check_optimizer(job.settings.optimizer)
         check_callbacks(job.settings.callbacks)
     chunks = plan(jobs, max_fused)

@@ -5,7 +5,7 @@ from keras import ops
 
 from kfoldfuse.fusion import rows
 from kfoldfuse.fusion._keras_private import get_logits, set_logits
-from kfoldfuse.training._keras_private import wrapped_function
+from kfoldfuse.training._keras_private import take_wrapped_arguments, wrapped_function
 from kfoldfuse.training.copies import checked_copy
 from kfoldfuse.training.engine_members import over_members, try_vectorized
 from kfoldfuse.training.losses import with_attachments
@@ -51,7 +51,9 @@ def copy_metric(metric):
     if type(metric) is keras.metrics.MeanMetricWrapper:  # its config cannot hold a lambda
         function, arguments = wrapped_function(metric)
         return keras.metrics.MeanMetricWrapper(function, name=metric.name, dtype=metric.dtype, **arguments)
-    return checked_copy(metric, type(metric).from_config(metric.get_config()), "metrics")
+    fresh = type(metric).from_config(metric.get_config())
+    take_wrapped_arguments(fresh, metric)
+    return checked_copy(metric, fresh, "metrics")
 
 
 class MemberMetrics:

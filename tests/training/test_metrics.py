@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kfoldfuse.fusion import rows
-from kfoldfuse.training.metrics import MemberMetrics, resolve_metrics
+from kfoldfuse.training.metrics import MemberMetrics, copy_metric, resolve_metrics
 
 N_VALID = np.array([[4, 2, 0], [3, 4, 1]], dtype="int32")  # two steps of batches of 4, three members
 
@@ -185,3 +185,13 @@ def test_a_metric_that_cannot_take_the_targets_is_refused_in_words():
         "Keras says: "
     )
     assert message.endswith("Give y in the form that the metric needs (one-hot, for many), or take another metric.")
+
+
+def test_a_copy_keeps_what_the_config_of_a_metric_leaves_out():
+    along_columns = copy_metric(keras.metrics.CosineSimilarity(axis=0))
+    y_true, y_pred = np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    along_columns.update_state(y_true, y_pred)
+    np.testing.assert_allclose(along_columns.result(), np.sqrt(0.5), rtol=1e-6)
+    along_rows = copy_metric(keras.metrics.CosineSimilarity())
+    along_rows.update_state(y_true[:1], y_pred[:1] * [[1.0, 0.0]])
+    np.testing.assert_allclose(along_rows.result(), 1.0, rtol=1e-6)

@@ -1,10 +1,14 @@
 """Which jobs share a program."""
 
+import re
+
 import keras
 import pytest
 
+from kfoldfuse.exceptions import UnfusableModelError
 from kfoldfuse.fusion.template import make_template
 from kfoldfuse.training import plan as planning
+from kfoldfuse.training import train
 from kfoldfuse.training.plan import plan
 
 
@@ -140,3 +144,10 @@ def test_wide_and_recurrent_networks_are_estimated_too():
     recurrent = [keras.Input((None, 3)), layers.Bidirectional(layers.LSTM(8)), layers.Dense(1)]
     template = make_template(lambda: keras.Sequential(recurrent), seed=0)
     assert sum(planning._n_outputs(layer) for layer in planning.all_layers(template.graph)) > 16
+
+
+def test_a_network_without_weights_is_refused(make_jobs):
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Activation("tanh")], name="still")
+    message = "`model` must have weights. Got 'still' without any. Add a layer that learns, such as Dense."
+    with pytest.raises(UnfusableModelError, match=f"^{re.escape(message)}$"):
+        train(make_jobs(build=lambda: net))
