@@ -15,9 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from kfoldfuse.fusion import rows
+from kfoldfuse.training._keras_private import all_layers
 from kfoldfuse.training.losses import member_losses
 from kfoldfuse.training.metrics import MemberMetrics
 from kfoldfuse.training.optimizer import MemberOptimizer
+
+_MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +90,16 @@ class _Traced:
         return self._concrete is not None
 
 
+def _out_of_the_loop(step):
+    """Keep a step out of the loop's graph, as a function of its own.
+
+    oneDNN puts its fast MaxPoolGrad in only where it meets the MaxPool before it, and in the cyclic graph of a loop
+    that is left to chance: an epoch of five 28x28 CNNs took 0.25 or 0.42 seconds, by the luck of the trace. The call
+    costs 0.1 ms per step, a tenth of a step of a small MLP.
+    """
+    return tf.function(lambda *state: step(*state), autograph=False, experimental_attributes={"_noinline": True})
+
+
 class Program:
     """A fused network with optimizer, loss and metrics, traced once for a number of members and a batch size.
 
@@ -109,6 +122,7 @@ class Program:
         self.n_members = n_members = network.n_members
         self._weighted = weighted
         self._loss = settings.loss
+        self._has_max_pooling = any(isinstance(layer, _MAX_POOLING) for layer in all_layers(template.graph))
         self._trainable = _positions(template.model.trainable_variables, template.model.variables)
         self.optimizer = MemberOptimizer(settings.optimizer, template.model.trainable_variables)
         graph = template.graph
@@ -209,10 +223,11 @@ class Program:
         loss_sum = tf.zeros((self.n_members,), self._loss.dtype)
         metrics = self.metrics.initial_states(self.n_members)
 
+        train_step = _out_of_the_loop(self._train_step) if self._has_max_pooling else self._train_step
+
         def body(step, values, slots, alive, loss_sum, metrics):
             valid = tf.where(alive, n_valid[step], 0)
-            batch = self._gather(data, indices[step])
-            values, slots, finite, losses, metrics = self._train_step(values, slots, metrics, batch, valid)
+            values, slots, finite, losses, metrics = train_step(values, slots, metrics, data, indices[step], valid)
             alive = tf.logical_and(alive, finite)
             loss_sum += tf.where(valid > 0, losses * tf.cast(valid, losses.dtype), 0)
             return step + 1, values, slots, alive, loss_sum, metrics
@@ -224,9 +239,9 @@ class Program:
         nan = tf.constant(np.nan, mean.dtype)
         return values, slots, alive, {"loss": tf.where(alive, mean, nan), **self.metrics.results(metrics)}
 
-    def _train_step(self, values, slots, metrics, batch, valid):
+    def _train_step(self, values, slots, metrics, data, indices, valid):
         trainable = [values[position] for position in self._trainable]
-        inputs, target, weight = batch
+        inputs, target, weight = self._gather(data, indices)
         with rows.valid_rows(valid):
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(trainable)

@@ -223,7 +223,6 @@ def test_going_on_from_a_state_equals_training_in_one_go(make_jobs):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_a_convolutional_network_is_exact(make_jobs):
     from kfoldfuse.fusion.template import make_template
