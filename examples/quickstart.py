@@ -218,6 +218,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="few rows and epochs")
     quick = parser.parse_args().quick
 
+    keras.ops.zeros(1)  # TensorFlow says now, not amid the table, which devices it found
     print("Ten folds of each network, trained as one program (fused) and one after another (Keras loop)\n")
     cases = make_cases(quick)
     columns = []
